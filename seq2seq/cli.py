@@ -1,0 +1,73 @@
+"""The command `seq2seq VERB ...`: finds the verb's app and turns user errors into one line.
+
+An app is one file in `seq2seq/apps/`. It is imported when its verb is called, so that
+`seq2seq --help` stays fast. A plain app has `add_arguments(parser)` and `run(args)`; the four
+verbs of the LightningCLI share `apps/train.py`, which parses for itself.
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from seq2seq.errors import UserError
+
+LIGHTNING_VERBS = {
+    "fit": "train a model on a parallel corpus",
+    "validate": "score a model on the validation set",
+    "test": "score a model on every named test set",
+    "predict": "translate the prediction corpus to JSON lines",
+}
+VERBS = {
+    "fetch": "download a public corpus into data/NAME",
+    "translate": "translate lines of text with a trained model",
+    "evaluate": "score translations against references: BLEU, chrF, TER",
+    "average": "average the last checkpoints of a run into a model folder",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with a mistake of the user told in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (see: {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the return value is the exit status."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    verb, rest = argv[0], argv[1:]
+    if verb == "--version":
+        print(f"seq2seq {importlib.metadata.version('seq2seq-lightning')}")
+        return 0
+    try:
+        if verb in LIGHTNING_VERBS:
+            return int(importlib.import_module("seq2seq.apps.train").main(argv))
+        if verb in VERBS:
+            app = importlib.import_module(f"seq2seq.apps.{verb}")
+            parser = Parser(prog=f"seq2seq {verb}", description=app.__doc__)
+            parser.formatter_class = argparse.RawDescriptionHelpFormatter
+            app.add_arguments(parser)
+            return int(app.run(parser.parse_args(rest)) or 0)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): not an error, but nothing is left to do.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    choices = ", ".join([*LIGHTNING_VERBS, *VERBS])
+    print(f"error: unknown command {verb!r}; choose one of {choices}.", file=sys.stderr)
+    return 2
+
+
+def _overview() -> str:
+    rows = [f"  {verb:10} {what}" for verb, what in {**LIGHTNING_VERBS, **VERBS}.items()]
+    head = "usage: seq2seq [--version] COMMAND ...\n\ncommands (each has its own --help):"
+    return "\n".join([head, *rows])

@@ -1,0 +1,192 @@
+"""Settings that outlive one file: the network, the subwords, the search. Standard library only.
+
+What is stored with a model uses closed names ("pre", "relu"), never import paths, so that renaming
+a module cannot break an old model folder.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from seq2seq.errors import ConfigError
+
+# The first four ids of every vocabulary: the contract between subwords, network and search.
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+AttentionForm = Literal["auto", "folded", "fast"]
+"""Which of two equal computations of attention runs; a run-time choice, never stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Everything needed to rebuild the network, nothing about how it was trained."""
+
+    src_vocab_size: int = 0
+    """Source subwords; 0 until the subword model is known, a network needs the real number."""
+    tgt_vocab_size: int = 0
+    """Target subwords; 0 until the subword model is known."""
+    d_model: int = 256
+    """Width D of every hidden vector; even, and a multiple of `heads` unless `head_dim` is set."""
+    heads: int = 4
+    """Attentions side by side, H."""
+    head_dim: int | None = None
+    """Width E of one head; d_model / heads when not set."""
+    ff_dim: int = 1024
+    """Inner width F of the feed-forward layers."""
+    encoder_layers: int = 3
+    """Depth of the encoder."""
+    decoder_layers: int = 3
+    """Depth of the decoder."""
+    norm: Literal["pre", "post"] = "pre"
+    """LayerNorm before each sublayer (Xiong et al. 2020) or after it (Vaswani et al. 2017)."""
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
+    """Of the feed-forward layers; swiglu (Shazeer 2020) has a third matrix."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Sinusoids reach any length; a learned table ends at `max_positions`."""
+    max_positions: int = 512
+    """Rows of the learned position table; sinusoids ignore it."""
+    tie: Literal["none", "source-target", "target-output", "all"] = "all"
+    """Which of source embedding, target embedding and output projection are one matrix (Press and
+    Wolf 2017). "source-target" and "all" need one joint vocabulary."""
+    bias: bool = True
+    """Attention projections and feed-forward layers carry a bias."""
+    output_bias: bool = False
+    """The output projection carries a bias."""
+    scale_embeddings: bool = True
+    """Multiply embeddings by the square root of d_model (Vaswani et al. 2017, section 3.4)."""
+    start_token: Literal["bos", "pad"] = "bos"
+    """What the decoder reads first; "pad" is the zero row, as Marian starts."""
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "heads", "ff_dim", "max_positions"):
+            at_least(f"model.{name}", getattr(self, name), 1)
+        for name in ("src_vocab_size", "tgt_vocab_size", "encoder_layers", "decoder_layers"):
+            at_least(f"model.{name}", getattr(self, name), 0)
+        one_of("model.norm", self.norm, ("pre", "post"))
+        one_of("model.activation", self.activation, ("relu", "gelu", "silu", "swiglu"))
+        one_of("model.positions", self.positions, ("sinusoidal", "learned"))
+        one_of("model.tie", self.tie, ("none", "source-target", "target-output", "all"))
+        one_of("model.start_token", self.start_token, ("bos", "pad"))
+        if self.head_dim is not None:
+            at_least("model.head_dim", self.head_dim, 1)
+        elif self.d_model % self.heads:
+            nearest = max(self.d_model // self.heads, 1) * self.heads
+            raise ConfigError(
+                f"model.d_model={self.d_model} cannot be split into model.heads={self.heads} equal "
+                f"heads; use a multiple of {self.heads}, e.g. {nearest}, or set model.head_dim."
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model={self.d_model} is odd, but sinusoidal positions are pairs of sine "
+                f"and cosine; use an even number or model.positions=learned."
+            )
+        if self.tie in ("source-target", "all") and self.src_vocab_size != self.tgt_vocab_size:
+            raise ConfigError(
+                f"model.tie={self.tie} shares one matrix between both languages, but there are "
+                f"{self.src_vocab_size} source and {self.tgt_vocab_size} target subwords; use "
+                f"data.subwords.joint=true, or model.tie=target-output."
+            )
+
+    @property
+    def head_width(self) -> int:
+        """E, whether or not `head_dim` was set."""
+        return self.head_dim if self.head_dim is not None else self.d_model // self.heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropout:
+    """Dropout rates, each in [0, 1): how the network is trained, so no part of ModelConfig."""
+
+    residual: float = 0.1
+    """On embeddings and on each sublayer's output before it is added."""
+    attention: float = 0.0
+    """On attention weights."""
+    activation: float = 0.0
+    """Inside the feed-forward layers, after the activation."""
+
+    def __post_init__(self) -> None:
+        for name in ("residual", "attention", "activation"):
+            rate = getattr(self, name)
+            if not 0 <= rate < 1:
+                raise ConfigError(
+                    f"training.dropout.{name}={rate} is not a rate; use 0 up to, not including, 1."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubwordConfig:
+    """How the subword models are trained (SentencePiece, Kudo and Richardson 2018)."""
+
+    kind: Literal["unigram", "bpe"] = "unigram"
+    """Unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
+    joint: bool = True
+    """One model for both languages, trained on both sides."""
+    src_vocab_size: int = 8000
+    """Subwords of the source language, special ones included; upper bound for small corpora."""
+    tgt_vocab_size: int = 8000
+    """Subwords of the target language; must equal `src_vocab_size` when joint."""
+    byte_fallback: bool = True
+    """Spell unseen characters as bytes, so that nothing is unknown."""
+    normalization: Literal["nfkc", "identity"] = "nfkc"
+    """Unicode normalisation before segmentation."""
+
+    def __post_init__(self) -> None:
+        one_of("data.subwords.kind", self.kind, ("unigram", "bpe"))
+        one_of("data.subwords.normalization", self.normalization, ("nfkc", "identity"))
+        for name in ("src_vocab_size", "tgt_vocab_size"):
+            at_least(f"data.subwords.{name}", getattr(self, name), 8)
+        if self.joint and self.src_vocab_size != self.tgt_vocab_size:
+            raise ConfigError(
+                f"data.subwords.src_vocab_size={self.src_vocab_size} and "
+                f"data.subwords.tgt_vocab_size={self.tgt_vocab_size} differ, but "
+                f"data.subwords.joint=true trains one vocabulary; make them equal, or joint=false."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """How translations are searched for."""
+
+    beam: int = 5
+    """Hypotheses kept per sentence, W; 1 is greedy search."""
+    n_best: int = 1
+    """Hypotheses returned per sentence, at most `beam`."""
+    length_penalty: Literal["length", "gnmt"] = "length"
+    """What divides a hypothesis's log-probability: length ** alpha, or ((5 + length) / 6) ** alpha
+    (Wu et al. 2016, eq. 14)."""
+    alpha: float = 1.0
+    """Exponent of the length penalty; 0 switches it off."""
+    max_length_ratio: float = 2.0
+    """A translation has at most ratio * (source subwords) + offset subwords."""
+    max_length_offset: int = 10
+    """See `max_length_ratio`."""
+
+    def __post_init__(self) -> None:
+        one_of("search.length_penalty", self.length_penalty, ("length", "gnmt"))
+        at_least("search.beam", self.beam, 1)
+        at_least("search.n_best", self.n_best, 1)
+        at_least("search.alpha", self.alpha, 0)
+        at_least("search.max_length_ratio", self.max_length_ratio, 0)
+        at_least("search.max_length_offset", self.max_length_offset, 1)
+        if self.n_best > self.beam:
+            raise ConfigError(
+                f"search.n_best={self.n_best} is more than search.beam={self.beam}; "
+                f"a search returns at most as many hypotheses as it keeps."
+            )
+
+    def max_length(self, src_length: int) -> int:
+        """Most target subwords, the end token included, for a source of `src_length` subwords."""
+        return int(self.max_length_ratio * src_length) + self.max_length_offset
+
+
+def one_of(setting: str, value: object, choices: Collection[object]) -> None:
+    """Raise ConfigError unless `value` is one of `choices`."""
+    if value not in choices:
+        listed = ", ".join(map(str, choices))
+        raise ConfigError(f"{setting}={value} is unknown; choose one of {listed}.")
+
+
+def at_least(setting: str, value: float, least: float) -> None:
+    """Raise ConfigError unless `value` is a number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+        raise ConfigError(f"{setting}={value} is too small; use a number of at least {least}.")

@@ -1,0 +1,1 @@
+"""From corpus files to padded batches: corpus -> store -> sampler -> batch."""

@@ -1,0 +1,28 @@
+"""Every error that a user can fix.
+
+UserError                 one line on stderr, exit status 2; anything else is a bug
+├── ConfigError           a setting, or two settings that do not go together
+├── CorpusError           a corpus file: missing, empty, misaligned, undecodable
+├── ModelFolderError      a model folder: missing, damaged, of another format
+└── SentenceError         a sentence the model cannot take
+"""
+
+
+class UserError(Exception):
+    """Names the setting as typed, its value, what is expected and what to do."""
+
+
+class ConfigError(UserError):
+    """A setting has a value that cannot work."""
+
+
+class CorpusError(UserError):
+    """A corpus file cannot be used as it is."""
+
+
+class ModelFolderError(UserError):
+    """A model folder cannot be loaded."""
+
+
+class SentenceError(UserError):
+    """A sentence does not fit the model."""

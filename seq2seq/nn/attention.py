@@ -1,0 +1,142 @@
+"""Attention: queries look at keys and mix the values (Vaswani et al. 2017, section 3.2).
+
+    fn(query (B, H, Q, E), key (B, H, K, E), value (B, H, K, E), valid_lens (B,) or (B, Q), dropout)
+        -> (B, H, Q, E)
+
+Each function in `FORMS` has this shape and computes the same numbers in another way; a new variant
+is one function and one line in the table.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.config import AttentionForm
+from seq2seq.nn.dropout import dropout as drop
+from seq2seq.nn.masks import masked_softmax, may_attend, repeat_per_head
+
+
+class Attended(NamedTuple):
+    """What attention gives: the mixed values and the weights that mixed them."""
+
+    output: Tensor
+    weights: Tensor
+
+
+def dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, valid_lens: Tensor, dropout: float = 0.0
+) -> Attended:
+    """softmax(Q K^T / sqrt(E)) V (Vaswani et al. 2017, eq. 1), with its weights.
+
+    query (N, Q, E), key and value (N, K, E), valid_lens (N,) or (N, Q)
+        -> output (N, Q, E), weights (N, Q, K) in fp32, before dropout
+    """
+    scores = torch.bmm(query * (1 / math.sqrt(query.shape[-1])), key.transpose(1, 2))  # (N, Q, K)
+    weights = masked_softmax(scores, may_attend(valid_lens, key.shape[1]))
+    return Attended(torch.bmm(drop(weights, dropout).to(value.dtype), value), weights)
+
+
+def folded_attention(
+    query: Tensor, key: Tensor, value: Tensor, valid_lens: Tensor, dropout: float = 0.0
+) -> Tensor:
+    """The textbook's form: heads join the batch axis, lengths follow by repeat_interleave."""
+    heads = query.shape[1]
+    query, key, value = (x.flatten(0, 1) for x in (query, key, value))  # (B * H, ., E)
+    valid_lens = repeat_per_head(valid_lens, heads)  # (B * H,) or (B * H, Q)
+    output = dot_product_attention(query, key, value, valid_lens, dropout).output
+    return output.unflatten(0, (-1, heads))  # (B, H, Q, E)
+
+
+def fast_attention(
+    query: Tensor, key: Tensor, value: Tensor, valid_lens: Tensor, dropout: float = 0.0
+) -> Tensor:
+    """The library's fused kernel; one mask broadcasts over heads.
+
+    Kernels disagree about a query without keys, so it looks at one key and is then set to zero.
+    """
+    allowed = may_attend(valid_lens.clamp(min=1), key.shape[2])[:, None]  # (B, 1, 1 or Q, K)
+    output = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout)
+    blind = (valid_lens == 0).view(len(valid_lens), 1, -1, 1)  # (B, 1, 1 or Q, 1)
+    return output.masked_fill(blind, 0.0)
+
+
+FORMS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]] = {
+    "folded": folded_attention,
+    "fast": fast_attention,
+}
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    valid_lens: Tensor,
+    dropout: float = 0.0,
+    form: AttentionForm = "auto",
+) -> Tensor:
+    """Attention in the given form; "auto" is folded on a CPU and fast elsewhere."""
+    if form == "auto":
+        form = "folded" if query.device.type == "cpu" else "fast"
+    return FORMS[form](query, key, value, valid_lens, dropout)
+
+
+class MultiHeadAttention(nn.Module):
+    """H attentions side by side (Vaswani et al. 2017, section 3.2.2).
+
+    forward: query (B, Q, D), key (B, K, key_dim), value (B, K, value_dim),
+             valid_lens (B,) or (B, Q) -> (B, Q, D)
+    A query whose valid length is 0 mixes no value: it gets the output projection's bias, or zero
+    without one; never NaN and never the mean of the padding.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        heads: int,
+        head_dim: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        form: AttentionForm = "auto",
+    ) -> None:
+        super().__init__()
+        self.head_dim = head_dim if head_dim is not None else d_model // heads
+        self.dropout, self.form = dropout, form
+        inner = heads * self.head_dim
+        self.query = nn.Linear(d_model, inner, bias=bias)
+        self.key = nn.Linear(key_dim or d_model, inner, bias=bias)
+        self.value = nn.Linear(value_dim or d_model, inner, bias=bias)
+        self.output = nn.Linear(inner, d_model, bias=bias)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(B, N, H * E) -> (B, H, N, E); by width, so a shard with fewer heads runs the same."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """key (B, K, key_dim), value (B, K, value_dim) -> two of (B, H, K, E)."""
+        return self.split_heads(self.key(key)), self.split_heads(self.value(value))
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> Tensor:
+        """query (B, Q, D), projected keys and values (B, H, K, E) -> (B, Q, D)."""
+        rate = self.dropout if self.training else 0.0
+        heads = self.split_heads(self.query(query))  # (B, H, Q, E)
+        mixed = attend(heads, keys, values, valid_lens, rate, self.form)
+        merged: Tensor = self.output(mixed.transpose(1, 2).flatten(2))  # (B, Q, D)
+        return merged
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, valid_lens: Tensor) -> Tensor:
+        return self.attend(query, *self.keys_and_values(key, value), valid_lens)
+
+    def weights(self, query: Tensor, key: Tensor, valid_lens: Tensor) -> Tensor:
+        """Where each query looks, without dropout: -> (B, H, Q, K) in fp32, rows sum to 1."""
+        queries, keys = self.split_heads(self.query(query)), self.split_heads(self.key(key))
+        heads = queries.shape[1]
+        queries, keys = queries.flatten(0, 1), keys.flatten(0, 1)  # (B * H, ., E)
+        lens = repeat_per_head(valid_lens, heads)
+        return dot_product_attention(queries, keys, keys, lens).weights.unflatten(0, (-1, heads))

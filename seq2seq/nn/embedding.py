@@ -1,0 +1,88 @@
+"""Tokens and positions become vectors.
+
+A positional encoding is a module: positions (...) and `end`, a number above all of them that is
+known on the host -> (..., D). A new one is one class and one line in `POSITIONS`.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.config import PAD_ID, ModelConfig
+
+
+class TokenEmbedding(nn.Module):
+    """A row of the table per token, times sqrt(D) if asked (Vaswani et al. 2017, section 3.4).
+
+    forward: tokens (B, N) -> (B, N, D)
+    The padding row is zero and stays zero: no gradient reaches it, not even through a tied output
+    projection, so that a decoder may start from it and an export may rely on it.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, *, scale: bool) -> None:
+        super().__init__()
+        self.scale = math.sqrt(d_model) if scale else 1.0
+        self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / math.sqrt(d_model))
+        with torch.no_grad():
+            self.weight[PAD_ID] = 0
+        self.weight.register_hook(_without_padding_row)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.weight) * self.scale
+
+
+def _without_padding_row(gradient: Tensor) -> Tensor:
+    gradient = gradient.clone()
+    gradient[PAD_ID] = 0
+    return gradient
+
+
+class SinusoidalPositions(nn.Module):
+    """sin(p / 10000^(2i/D)) and its cosine (Vaswani et al. 2017, section 3.5), as [sin | cos] halves.
+
+    The table is derived, not learned: it grows on demand, so no sentence is too long.
+    """
+
+    table: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.d_model = config.d_model
+        self.register_buffer("table", sinusoids(256, config.d_model), persistent=False)
+
+    def forward(self, positions: Tensor, end: int) -> Tensor:
+        if end > len(self.table):
+            self.table = sinusoids(2 * end, self.d_model).to(self.table)
+        return F.embedding(positions, self.table)
+
+
+class LearnedPositions(nn.Module):
+    """A learned row per position (Gehring et al. 2017); ends at `max_positions`.
+
+    The caller checks lengths first, see `Transformer.max_length`.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        size = (config.max_positions, config.d_model)
+        self.table = nn.Parameter(torch.randn(size) / math.sqrt(config.d_model))
+
+    def forward(self, positions: Tensor, end: int) -> Tensor:
+        assert end <= len(self.table), f"position {end} of a table of {len(self.table)}"
+        return F.embedding(positions, self.table)
+
+
+POSITIONS: dict[str, Callable[[ModelConfig], nn.Module]] = {
+    "sinusoidal": SinusoidalPositions,
+    "learned": LearnedPositions,
+}
+
+
+def sinusoids(length: int, d_model: int) -> Tensor:
+    """-> (length, D) in fp32, from position 0."""
+    rates = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))  # (D / 2,)
+    angles = torch.arange(length)[:, None] * rates  # (length, D / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=1)

@@ -1,0 +1,125 @@
+"""The layers of encoder and decoder: attention and feed-forward inside residual sublayers."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.config import AttentionForm, Dropout, ModelConfig
+from seq2seq.nn.attention import MultiHeadAttention
+from seq2seq.nn.dropout import dropout
+from seq2seq.nn.state import LayerState
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "swiglu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """Two matrices with an activation between (Vaswani et al. 2017, eq. 2).
+
+    forward: (B, N, D) -> (B, N, D)
+    With swiglu a third matrix gates the inner vector (Shazeer 2020, eq. 6).
+    """
+
+    def __init__(self, config: ModelConfig, rate: float) -> None:
+        super().__init__()
+        self.activation, self.rate = ACTIVATIONS[config.activation], rate
+        self.inner = nn.Linear(config.d_model, config.ff_dim, bias=config.bias)
+        gated = config.activation == "swiglu"
+        self.gate = nn.Linear(config.d_model, config.ff_dim, bias=config.bias) if gated else None
+        self.outer = nn.Linear(config.ff_dim, config.d_model, bias=config.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.activation(self.inner(x))  # (B, N, F)
+        if self.gate is not None:
+            inner = inner * self.gate(x)
+        out: Tensor = self.outer(dropout(inner, self.rate if self.training else 0.0))  # (B, N, D)
+        return out
+
+
+class Residual(nn.Module):
+    """x + f(norm(x)), or norm(x + f(x)) with post-norm; dropout on what f gives.
+
+    forward: x (B, N, D), f: (B, N, D) -> (B, N, D), gives (B, N, D)
+    """
+
+    def __init__(self, config: ModelConfig, rate: float) -> None:
+        super().__init__()
+        self.norm, self.pre, self.rate = nn.LayerNorm(config.d_model), config.norm == "pre", rate
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        rate = self.rate if self.training else 0.0
+        if self.pre:
+            return x + dropout(sublayer(self.norm(x)), rate)
+        out: Tensor = self.norm(x + dropout(sublayer(x), rate))
+        return out
+
+
+def _attention(config: ModelConfig, rates: Dropout, form: AttentionForm) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        d_model=config.d_model,
+        heads=config.heads,
+        head_dim=config.head_dim,
+        bias=config.bias,
+        dropout=rates.attention,
+        form=form,
+    )
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward.
+
+    forward: x (B, S, D), src_lens (B,) -> (B, S, D)
+    """
+
+    def __init__(self, config: ModelConfig, rates: Dropout, form: AttentionForm) -> None:
+        super().__init__()
+        self.self_attention = _attention(config, rates, form)
+        self.feed_forward = FeedForward(config, rates.activation)
+        self.self_residual = Residual(config, rates.residual)
+        self.feed_forward_residual = Residual(config, rates.residual)
+
+    def forward(self, x: Tensor, src_lens: Tensor) -> Tensor:
+        x = self.self_residual(x, lambda y: self.self_attention(y, y, y, src_lens))
+        return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, cross-attention (Q from here, K and V from the memory), feed-forward.
+
+    forward: x (R, T, D), cache, positions (R, T), used, memory_lens (B,) -> (R, T, D)
+    Query t of a row sees its row's positions 0 .. positions[t]: that is the causal mask, in
+    training, evaluation and step-by-step decoding alike.
+    """
+
+    def __init__(self, config: ModelConfig, rates: Dropout, form: AttentionForm) -> None:
+        super().__init__()
+        self.self_attention = _attention(config, rates, form)
+        self.cross_attention = _attention(config, rates, form)
+        self.feed_forward = FeedForward(config, rates.activation)
+        self.self_residual = Residual(config, rates.residual)
+        self.cross_residual = Residual(config, rates.residual)
+        self.feed_forward_residual = Residual(config, rates.residual)
+
+    def forward(
+        self, x: Tensor, cache: LayerState, positions: Tensor, used: int, memory_lens: Tensor
+    ) -> Tensor:
+        def look_back(y: Tensor) -> Tensor:
+            keys, values = self.self_attention.keys_and_values(y, y)  # (R, H, T, E)
+            keys, values = cache.extend(keys, values, positions, used)
+            return self.self_attention.attend(y, keys, values, positions + 1)
+
+        def look_at_source(y: Tensor) -> Tensor:
+            queries = y.reshape(len(memory_lens), -1, y.shape[-1])  # (B, W * T, D)
+            mixed = self.cross_attention.attend(
+                queries, cache.memory_keys, cache.memory_values, memory_lens
+            )
+            return mixed.view_as(y)  # (R, T, D)
+
+        x = self.self_residual(x, look_back)
+        x = self.cross_residual(x, look_at_source)
+        return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]

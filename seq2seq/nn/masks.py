@@ -1,0 +1,37 @@
+"""Padding masks: turn lengths into "which key may this query see".
+
+True means *may attend*, as in torch's scaled_dot_product_attention. This is the only file that
+knows how lengths become masks; a new masking rule is a new function here.
+
+`valid_lens` comes in two forms: (B,), every query of a row sees the first n keys (padding); and
+(B, Q), each query has its own n (causality: [1, 2, ..., T]).
+"""
+
+import torch
+from torch import Tensor
+
+
+def may_attend(valid_lens: Tensor, keys: int) -> Tensor:
+    """valid_lens (B,) or (B, Q) -> bool (B, 1, K) or (B, Q, K)."""
+    if valid_lens.dim() == 1:
+        valid_lens = valid_lens[:, None]  # (B, 1)
+    return torch.arange(keys, device=valid_lens.device) < valid_lens[..., None]
+
+
+def repeat_per_head(valid_lens: Tensor, heads: int) -> Tensor:
+    """valid_lens (B, ...) -> (B * H, ...), for heads folded into the batch axis.
+
+    The heads of one sentence are neighbours, so each length is repeated in place: [3, 2] with two
+    heads is [3, 3, 2, 2]. `repeat` would give [3, 2, 3, 2], another sentence's lengths.
+    """
+    return valid_lens.repeat_interleave(heads, dim=0)
+
+
+def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
+    """Softmax over the allowed keys: scores (..., Q, K), allowed broadcasts to them.
+
+    In fp32 whatever the type of the scores, and returned in fp32. A query that may attend to
+    nothing gets zeros, with zero gradients, instead of NaN or the mean of the padding.
+    """
+    scores = scores.float().masked_fill(~allowed, torch.finfo(torch.float32).min)
+    return scores.softmax(dim=-1).masked_fill(~allowed, 0.0)

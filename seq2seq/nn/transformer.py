@@ -1,0 +1,119 @@
+"""The encoder-decoder Transformer (Vaswani et al. 2017).
+
+Training and search take one decoder path: `start` projects the memory and makes an empty state,
+`decode` goes on from a state. Training decodes T tokens at once without a cache, search one token
+a step into preallocated buffers.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import BOS_ID, PAD_ID, AttentionForm, Dropout, ModelConfig
+from seq2seq.nn.dropout import dropout
+from seq2seq.nn.embedding import POSITIONS, TokenEmbedding
+from seq2seq.nn.layers import DecoderLayer, EncoderLayer
+from seq2seq.nn.state import DecoderState, LayerState
+
+NO_DROPOUT = Dropout(residual=0.0, attention=0.0, activation=0.0)
+
+
+class Transformer(nn.Module):
+    """forward: src (B, S), src_lens (B,), tgt_in (B, T) -> hidden (B, T, D); logits by `project`."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        rates: Dropout = NO_DROPOUT,
+        attention: AttentionForm = "auto",
+    ) -> None:
+        super().__init__()
+        assert config.src_vocab_size > 0, "a network needs the size of its source vocabulary"
+        assert config.tgt_vocab_size > 0, "a network needs the size of its target vocabulary"
+        self.config, self.rate = config, rates.residual
+        scale, d_model = config.scale_embeddings, config.d_model
+        self.src_embedding = TokenEmbedding(config.src_vocab_size, d_model, scale=scale)
+        self.tgt_embedding = (
+            self.src_embedding
+            if config.tie in ("source-target", "all")
+            else TokenEmbedding(config.tgt_vocab_size, d_model, scale=scale)
+        )
+        self.src_positions = POSITIONS[config.positions](config)
+        self.tgt_positions = POSITIONS[config.positions](config)
+        self.encoder = nn.ModuleList(
+            EncoderLayer(config, rates, attention) for _ in range(config.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(config, rates, attention) for _ in range(config.decoder_layers)
+        )
+        # Pre-norm leaves the last sum unnormalised; post-norm has normalised it already.
+        last_norm = nn.LayerNorm if config.norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = last_norm(d_model), last_norm(d_model)
+        self.output = nn.Linear(d_model, config.tgt_vocab_size, bias=config.output_bias)
+        self._initialise()
+        if config.tie in ("target-output", "all"):
+            self.output.weight = self.tgt_embedding.weight
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    @property
+    def start_id(self) -> int:
+        """The token that the decoder reads first."""
+        return BOS_ID if self.config.start_token == "bos" else PAD_ID
+
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of a source or a target, or None where positions have no end."""
+        return self.config.max_positions if self.config.positions == "learned" else None
+
+    def encode(self, src: Tensor, src_lens: Tensor) -> Tensor:
+        """src (B, S), src_lens (B,) -> memory (B, S, D)."""
+        positions = torch.arange(src.shape[1], device=src.device)  # (S,)
+        x = self.src_embedding(src) + self.src_positions(positions, src.shape[1])  # (B, S, D)
+        x = dropout(x, self.rate if self.training else 0.0)
+        for layer in self.encoder:
+            x = layer(x, src_lens)
+        memory: Tensor = self.encoder_norm(x)
+        return memory
+
+    def start(
+        self, memory: Tensor, src_lens: Tensor, width: int = 1, capacity: int = 0
+    ) -> DecoderState:
+        """An empty state for W beams per sentence: memory (B, S, D), src_lens (B,).
+
+        `capacity` is how many tokens may be decoded step by step; 0 decodes once, all at a time.
+        """
+        layers = []
+        for layer in self.decoder:
+            assert isinstance(layer, DecoderLayer)
+            keys, values = layer.cross_attention.keys_and_values(memory, memory)  # (B, H, S, E)
+            rows, (_, heads, _, head_dim) = len(memory) * width, keys.shape
+            empty = keys.new_empty(2, rows, heads, capacity, head_dim)
+            layers.append(LayerState(keys, values, empty[0], empty[1]))
+        lengths = src_lens.new_zeros(len(memory) * width)
+        return DecoderState(layers, src_lens, lengths, width)
+
+    def decode(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """tokens (R, T), the next T of every row -> hidden (R, T, D) and the state after them."""
+        steps = tokens.shape[1]
+        after = state.advance(steps)
+        positions = state.lengths[:, None] + torch.arange(steps, device=tokens.device)  # (R, T)
+        x = self.tgt_embedding(tokens) + self.tgt_positions(positions, after.used)  # (R, T, D)
+        x = dropout(x, self.rate if self.training else 0.0)
+        for layer, cache in zip(self.decoder, state.layers, strict=True):
+            x = layer(x, cache, positions, after.used, state.memory_lens)
+        return self.decoder_norm(x), after
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """hidden (..., D) -> logits (..., V)."""
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def forward(self, src: Tensor, src_lens: Tensor, tgt_in: Tensor) -> Tensor:
+        state = self.start(self.encode(src, src_lens), src_lens)
+        return self.decode(tgt_in, state)[0]

@@ -1,0 +1,1 @@
+"""Strings only, no torch: cleaning and subwords."""

@@ -1,0 +1,15 @@
+"""Make a line safe for the subword model, without changing what it says."""
+
+import re
+
+# C0 and C1 controls (tab, carriage return, NUL ...) and the byte-order mark.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]")
+_LONE_SURROGATES = re.compile(r"[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Controls become spaces, lone surrogates U+FFFD; white space at both ends goes.
+
+    U+2028 and other separators inside a line are text and stay.
+    """
+    return _LONE_SURROGATES.sub("\ufffd", _CONTROLS.sub(" ", text)).strip()
