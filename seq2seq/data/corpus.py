@@ -6,7 +6,6 @@ that split there would misalign everything that follows.
 
 import gzip
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -102,9 +101,7 @@ def _read_tsv(path: str) -> list[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) < 2:
-            raise CorpusError(
-                f"{path} line {number} has no tab; expected source TAB translation."
-            )
+            raise CorpusError(f"{path} line {number} has no tab; expected source TAB translation.")
         pairs.append(Pair(columns[0], columns[1]))
     return pairs
 
@@ -112,10 +109,3 @@ def _read_tsv(path: str) -> list[Pair]:
 def source_lines(files: CorpusFiles) -> list[str]:
     """The source side alone."""
     return [pair.src for pair in read_pairs(files)] if files.src is None else read_lines(files.src)
-
-
-def both_sides(pairs: Iterable[Pair]) -> Iterable[str]:
-    """Every source, then every translation: what a joint subword model is trained on."""
-    pairs = list(pairs)
-    yield from (pair.src for pair in pairs)
-    yield from (pair.tgt for pair in pairs)

@@ -23,3 +23,7 @@ class TokenStore:
     def length(self, index: int) -> int:
         """Subwords of the i-th sentence."""
         return self._ends[index + 1] - self._ends[index]
+
+    def subset(self, kept: Sequence[int]) -> "TokenStore":
+        """Only these sequences, in this order."""
+        return self if len(kept) == len(self) else TokenStore([self[i].tolist() for i in kept])

@@ -48,7 +48,8 @@ def folded_attention(
     query, key, value = (x.flatten(0, 1) for x in (query, key, value))  # (B * H, ., E)
     valid_lens = repeat_per_head(valid_lens, heads)  # (B * H,) or (B * H, Q)
     output = dot_product_attention(query, key, value, valid_lens, dropout).output
-    return output.unflatten(0, (-1, heads))  # (B, H, Q, E)
+    unfolded: Tensor = output.unflatten(0, (-1, heads))  # (B, H, Q, E)
+    return unfolded
 
 
 def fast_attention(
@@ -116,7 +117,8 @@ class MultiHeadAttention(nn.Module):
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(B, N, H * E) -> (B, H, N, E); by width, so a shard with fewer heads runs the same."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        heads: Tensor = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return heads
 
     def keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """key (B, K, key_dim), value (B, K, value_dim) -> two of (B, H, K, E)."""
@@ -139,4 +141,6 @@ class MultiHeadAttention(nn.Module):
         heads = queries.shape[1]
         queries, keys = queries.flatten(0, 1), keys.flatten(0, 1)  # (B * H, ., E)
         lens = repeat_per_head(valid_lens, heads)
-        return dot_product_attention(queries, keys, keys, lens).weights.unflatten(0, (-1, heads))
+        weights = dot_product_attention(queries, keys, keys, lens).weights  # (B * H, Q, K)
+        unfolded: Tensor = weights.unflatten(0, (-1, heads))
+        return unfolded

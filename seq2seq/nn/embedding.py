@@ -41,8 +41,9 @@ def _without_padding_row(gradient: Tensor) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """sin(p / 10000^(2i/D)) and its cosine (Vaswani et al. 2017, section 3.5), as [sin | cos] halves.
+    """sin(p / 10000^(2i/D)) and its cosine (Vaswani et al. 2017, section 3.5).
 
+    As two halves, [sin | cos], which is the order that Marian and CTranslate2 know.
     The table is derived, not learned: it grows on demand, so no sentence is too long.
     """
 

@@ -18,7 +18,11 @@ NO_DROPOUT = Dropout(residual=0.0, attention=0.0, activation=0.0)
 
 
 class Transformer(nn.Module):
-    """forward: src (B, S), src_lens (B,), tgt_in (B, T) -> hidden (B, T, D); logits by `project`."""
+    """forward: src (B, S), src_lens (B,), tgt_in (B, T) -> hidden (B, T, D).
+
+    `project` makes logits of hidden vectors. `rates` and `attention` say how it runs; they are no
+    part of the model.
+    """
 
     def __init__(
         self,

@@ -10,6 +10,9 @@ from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.text.normalize import clean
 
+VERSION = f"sentencepiece {sentencepiece.__version__}"
+"""What trains the subwords; another version may train others."""
+
 
 class Subwords:
     """A trained subword model: encode(text) -> ids without start or end token, decode(ids) -> text.

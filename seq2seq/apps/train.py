@@ -1,0 +1,194 @@
+"""fit, validate, test and predict: the LightningCLI over our modules.
+
+Settings have four groups: `model.*` is the architecture, stored with the model; `training.*` the
+recipe; `search.*` how translations are searched for; `data.*` the corpora. `trainer.*` is
+Lightning's own. A run lives in one folder, `--run`.
+"""
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from pytorch_lightning import LightningDataModule, LightningModule, Trainer
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.utilities import rank_zero_info
+
+from seq2seq.allocator import keep_freed_memory
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.errors import ConfigError
+from seq2seq.model_folder import find_model
+from seq2seq.training.callbacks import BestModelFolder, ProgressBar
+from seq2seq.training.checkpoints import BEST, FOLDER, LAST, find_checkpoint, last_checkpoints
+from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.recipe import Recipe
+
+TRAINER_DEFAULTS = {
+    "max_epochs": -1,
+    "max_steps": 100_000,
+    "gradient_clip_val": 1.0,
+    "val_check_interval": 1000,
+    "check_val_every_n_epoch": None,
+    "log_every_n_steps": 50,
+    "num_sanity_val_steps": 0,
+    "use_distributed_sampler": False,
+    "enable_model_summary": False,
+}
+
+
+class OneLineParser(LightningArgumentParser):
+    """A parser that tells a mistake of the user in one line."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        self.exit(2, f"error: {' '.join(message.split())} (see: {self.prog} --help)\n")
+
+
+class SaveRunConfig(SaveConfigCallback):
+    """Keeps the full configuration of a fit as RUN/config.yaml."""
+
+    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage == "fit":
+            folder = Path(trainer.default_root_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            text = self.parser.dump(self.config, skip_none=False)
+            (folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+class TranslationCLI(LightningCLI):
+    """LightningCLI with our groups of settings."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            datamodule_class=CorpusDataModule,
+            save_config_callback=SaveRunConfig,
+            save_config_kwargs={"save_to_log_dir": False},
+            trainer_defaults=TRAINER_DEFAULTS,
+            seed_everything_default=1,
+            parser_class=OneLineParser,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+        )
+
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--run", type=str, default="runs/default", help="folder of this run")
+        parser.add_argument(
+            "--init_from",
+            type=str | None,
+            default=None,
+            help="model or run folder whose weights and subwords are the start",
+        )
+        parser.add_class_arguments(ModelConfig, "model", skip={"src_vocab_size", "tgt_vocab_size"})
+        parser.add_class_arguments(Recipe, "training")
+        parser.add_class_arguments(SearchConfig, "search")
+        parser.add_lightning_class_args(CorpusDataModule, "data")
+        parser.add_lightning_class_args(Trainer, "trainer")
+        parser.set_defaults({f"trainer.{name}": value for name, value in TRAINER_DEFAULTS.items()})
+        parser.link_arguments("run", "trainer.default_root_dir")
+        parser.link_arguments("seed_everything", "data.seed")
+
+    def _parse_ckpt_path(self) -> None:
+        """Nothing: settings on the command line win over a checkpoint's."""
+
+    def before_instantiate_classes(self) -> None:
+        settings = self.config[self.subcommand]
+        run = Path(settings.run)
+        if self.subcommand == "fit":
+            if last_checkpoints(run) and settings.ckpt_path is None:
+                raise ConfigError(
+                    f"run={run} already holds a run; choose another --run, or go on with it: "
+                    f"--ckpt_path last."
+                )
+        elif settings.init_from is None:
+            settings.init_from = str(find_model(run))
+        settings.data.subwords_from = settings.init_from
+        settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
+
+    def instantiate_classes(self) -> None:
+        self.config_init = self.parser.instantiate_classes(self.config)
+        run = Path(self._get(self.config_init, "run"))
+        self.datamodule: LightningDataModule = self._get(self.config_init, "data")
+        self.model = TranslationModule(
+            self._get(self.config_init, "model"),
+            self._get(self.config_init, "training"),
+            self._get(self.config_init, "search"),
+            seed=self._get(self.config_init, "seed_everything"),
+            init_from=self._get(self.config_init, "init_from"),
+            output=run,
+        )
+        self.trainer = self.instantiate_trainer(**self._run_services(run))
+
+    def _run_services(self, run: Path) -> dict[str, Any]:
+        """Trainer settings that follow from the run folder, the recipe and the device."""
+        settings = self._get(self.config_init, "trainer")
+        callbacks = [*(settings.callbacks or []), ProgressBar()]
+        services: dict[str, Any] = {"callbacks": callbacks}
+        if self.subcommand == "fit":
+            callbacks += _fit_callbacks(run, self._get(self.config_init, "training"))
+        if settings.logger in (None, True):
+            services["logger"] = _loggers(run) if self.subcommand == "fit" else False
+        if settings.precision is None:
+            services["precision"] = _precision(settings.accelerator)
+        return services
+
+
+def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
+    folder = run / FOLDER
+    last = ModelCheckpoint(
+        folder,
+        LAST,
+        monitor="step",
+        mode="max",
+        save_top_k=recipe.keep_last,
+        auto_insert_metric_name=False,
+    )
+    best = ModelCheckpoint(
+        folder,
+        BEST,
+        monitor="val_bleu",
+        mode="max",
+        auto_insert_metric_name=False,
+    )
+    stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
+    return [BestModelFolder(run / "model"), stop, last, best]
+
+
+def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:
+    table = CSVLogger(str(run), name="logs")
+    return [table, TensorBoardLogger(str(run), name="logs", version=table.version)]
+
+
+def _precision(accelerator: Any) -> str:
+    """bf16-mixed where the hardware multiplies bf16 faster than fp32."""
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        fast, what = torch.cuda.is_bf16_supported(including_emulation=False), "this GPU"
+    else:
+        able = torch.cpu.get_capabilities()
+        fast, what = able.get("avx512_bf16", False) or able.get("amx_bf16", False), "this CPU"
+    chosen = "bf16-mixed" if fast else "32-true"
+    why = "has" if fast else "has no"
+    rank_zero_info(f"precision {chosen}: {what} {why} bf16 matrix products")
+    return chosen
+
+
+def _quiet_lightning() -> None:
+    """Keep Lightning's advertisements, and advice that does not apply here, off the terminal."""
+    for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
+        logging.getLogger(name).addFilter(lambda record: "litlogger" not in record.getMessage())
+    for pattern in (".*does not have many workers.*", r".*isinstance\(treespec, LeafSpec\).*"):
+        warnings.filterwarnings("ignore", pattern)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """LightningCLI reads sys.argv itself: a distributed run starts its other processes from it."""
+    if argv is not None and list(argv) != sys.argv[1:]:
+        sys.argv[1:] = list(argv)
+    keep_freed_memory()
+    _quiet_lightning()
+    TranslationCLI()
+    return 0

@@ -1,0 +1,39 @@
+"""Greedy search: always the likeliest next token. Beam search of width 1 gives the same."""
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import EOS_ID, SearchConfig
+from seq2seq.decoding.search import Hypothesis, Stepper, end_at_limit, length_penalty
+
+
+def greedy_search(
+    stepper: Stepper, limits: Tensor, start_id: int, config: SearchConfig
+) -> list[list[Hypothesis]]:
+    """A `Search`, see search.py; one hypothesis a sentence."""
+    best: list[list[Hypothesis]] = [[] for _ in limits]
+    capacity = int(limits.max())
+    stepper.start(1, capacity)
+    alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
+    tokens = torch.full_like(alive, start_id)  # (B,)
+    prefixes = tokens.new_empty(len(alive), 0)  # (B, t)
+    scores = torch.zeros(len(alive), device=limits.device)  # (B,)
+    for length in range(1, capacity + 1):
+        log_probs = end_at_limit(stepper.step(tokens)[:, None], limits, length)[:, 0]  # (B, V)
+        gained, tokens = log_probs.max(dim=-1)
+        scores = scores + gained
+        ended = (tokens == EOS_ID).nonzero().flatten()
+        if len(ended):
+            penalty = length_penalty(length, config)
+            for sentence, prefix, score in zip(
+                alive[ended].tolist(), prefixes[ended].tolist(), scores[ended].tolist(), strict=True
+            ):
+                best[sentence] = [Hypothesis(prefix, score / penalty)]
+            still = (tokens != EOS_ID).nonzero().flatten()
+            if not len(still):
+                break
+            alive, tokens, prefixes = alive[still], tokens[still], prefixes[still]
+            scores, limits = scores[still], limits[still]
+            stepper.select(still, torch.zeros_like(still)[:, None])
+        prefixes = torch.cat([prefixes, tokens[:, None]], dim=1)
+    return best

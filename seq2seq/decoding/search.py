@@ -1,0 +1,57 @@
+"""What every search shares: the model's side (Stepper), the result (Hypothesis), the penalty."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import EOS_ID, SearchConfig
+
+
+class Hypothesis(NamedTuple):
+    """A finished translation."""
+
+    tokens: list[int]
+    """Without start and end token."""
+    score: float
+    """log P(tokens, end | source) divided by the length penalty; the higher the better."""
+
+
+class Stepper(Protocol):
+    """The model's side of a search over B sentences.
+
+    start(width, capacity): begin W rows for each sentence, to decode at most `capacity` tokens
+    step(tokens (B * W,)) -> log-probabilities (B * W, V) of what follows each row, in fp32
+    select(sentences (N,), beams (N, W)): go on with these sentences only; their beam w continues
+        what was beam beams[., w]
+    """
+
+    def start(self, width: int, capacity: int) -> None: ...
+    def step(self, tokens: Tensor) -> Tensor: ...
+    def select(self, sentences: Tensor, beams: Tensor) -> None: ...
+
+
+def length_penalty(length: int, config: SearchConfig) -> float:
+    """What divides the log-probability of `length` tokens, the end token counted."""
+    if config.length_penalty == "gnmt":
+        return float(((5 + length) / 6) ** config.alpha)
+    return float(length**config.alpha)
+
+
+def end_at_limit(log_probs: Tensor, limits: Tensor, length: int) -> Tensor:
+    """Allow only the end token where `length` reaches a sentence's limit.
+
+    log_probs (B, W, V), limits (B,): so a cut translation still has the score of a whole one, and
+    no other sentence of the batch has a say in where it is cut.
+    """
+    ended = torch.full_like(log_probs, -torch.inf)
+    ended[..., EOS_ID] = log_probs[..., EOS_ID]
+    return torch.where((limits <= length)[:, None, None], ended, log_probs)
+
+
+Search = Callable[[Stepper, Tensor, int, SearchConfig], list[list[Hypothesis]]]
+"""search(stepper, limits (B,), start_id, config) -> for each sentence its n best, best first.
+
+`limits` bounds each sentence's tokens, the end token counted.
+"""

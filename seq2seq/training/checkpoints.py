@@ -1,0 +1,59 @@
+"""The checkpoint files of a run folder."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from seq2seq.errors import ConfigError
+from seq2seq.nn.transformer import Transformer
+
+FOLDER = "checkpoints"
+LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.2f}"
+"""Names that ModelCheckpoint fills in."""
+
+
+def last_checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of the last validations, oldest first."""
+    return sorted((run / FOLDER).glob("step=*.ckpt"), key=_step)
+
+
+def find_checkpoint(wanted: str | None, run: Path) -> str | None:
+    """The file that `ckpt_path` means; "last" and "best" are found in the run folder."""
+    if wanted in ("last", "best"):
+        found = last_checkpoints(run) if wanted == "last" else _best_checkpoints(run)
+        if not found:
+            raise ConfigError(f"ckpt_path={wanted}: {run / FOLDER} holds no such checkpoint.")
+        return str(found[-1])
+    if wanted is not None and not Path(wanted).is_file():
+        raise ConfigError(f"ckpt_path={wanted} does not exist; use a file, last or best.")
+    return wanted
+
+
+def average(network: Transformer, checkpoints: Sequence[Path]) -> None:
+    """Set the network's weights to the mean of the checkpoints', summed in fp64."""
+    sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in _weights(network)}
+    for path in checkpoints:
+        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        for name, total in sums.items():
+            key = f"network.{name}"
+            if key not in state or state[key].shape != total.shape:
+                raise ConfigError(f"{path} does not fit the run's model: {name} differs.")
+            total += state[key]
+    with torch.no_grad():
+        for name, parameter in _weights(network):
+            parameter.copy_(sums[name] / len(checkpoints))
+
+
+def _weights(network: Transformer) -> list[tuple[str, torch.nn.Parameter]]:
+    return list(network.named_parameters())
+
+
+def _best_checkpoints(run: Path) -> list[Path]:
+    return sorted((run / FOLDER).glob("best-*.ckpt"), key=_step)
+
+
+def _step(path: Path) -> int:
+    found = re.search(r"step=(\d+)", path.name)
+    return int(found[1]) if found else -1

@@ -1,0 +1,279 @@
+"""The Transformer as Lightning trains it: steps, scores, optimizer, checkpoints."""
+
+import json
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
+from torch import Tensor
+from torchmetrics import MeanMetric
+
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.data.batch import Batch
+from seq2seq.data.dataset import TextBatch
+from seq2seq.errors import ConfigError, SentenceError
+from seq2seq.evaluation.corpus_bleu import CorpusBLEU
+from seq2seq.evaluation.metrics import check_tokenizer, evaluate
+from seq2seq.model_folder import SavedModel, load_model
+from seq2seq.nn.transformer import Transformer
+from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.recipe import Recipe
+from seq2seq.training.schedule import factor
+from seq2seq.translator import NativeEngine, Translation, Translator
+
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+
+
+class TranslationModule(pl.LightningModule):
+    """Trains, validates, tests and predicts with one network.
+
+    The network is made when the data is known (`configure_model`), since the subword model decides
+    the vocabulary, or it comes from the model folder `init_from`. Everything drawn in a training
+    step follows from (seed, step, micro-batch, rank), so a resumed run draws the same.
+    """
+
+    network: Transformer
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        recipe: Recipe,
+        search: SearchConfig,
+        *,
+        seed: int = 1,
+        init_from: str | None = None,
+        output: Path = Path(),
+    ) -> None:
+        """`output` is the folder that gets translations of test and predict."""
+        super().__init__()
+        self.config, self.recipe, self.search = config, recipe, search
+        self.seed, self.init_from, self.output = seed, init_from, output
+        self.validation_loss = MeanMetric()
+        self._hypotheses: dict[str, list[tuple[int, Translation]]] = {}
+        self._tokens = torch.tensor(0)
+        """Target tokens since the clock was started; on the device, so that nothing waits."""
+        self._since = time.perf_counter()
+
+    # -- the network
+
+    def setup(self, stage: str) -> None:
+        data = self.data
+        check_tokenizer(data.tgt_lang)
+        self.validation_bleu = CorpusBLEU(data.tgt_lang)
+
+    def configure_model(self) -> None:
+        """Build the network, once."""
+        if not hasattr(self, "network"):
+            recipe, data = self.recipe, self.data
+            if self.init_from is not None:
+                saved = load_model(self.init_from, rates=recipe.dropout, attention=recipe.attention)
+                self._refuse_other_architecture(asdict(saved.network.config), self.init_from)
+                self.network = saved.network.train()
+            else:
+                config = replace(
+                    self.config,
+                    src_vocab_size=len(data.src_subwords),
+                    tgt_vocab_size=len(data.tgt_subwords),
+                )
+                self.network = Transformer(config, rates=recipe.dropout, attention=recipe.attention)
+            self.config = self.network.config
+        self.data.start_id = self.network.start_id
+        self._check_lengths()
+
+    @property
+    def data(self) -> CorpusDataModule:
+        """The corpora of this run."""
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        assert isinstance(data, CorpusDataModule)
+        return data
+
+    @property
+    def translator(self) -> Translator:
+        """The network as it is now, searched with the settings `search.*`."""
+        data = self.data
+        engine = NativeEngine(self.network)
+        return Translator(engine, data.src_subwords, data.tgt_subwords, self.search)
+
+    def saved_model(self) -> SavedModel:
+        """What a model folder holds, as it is now."""
+        data = self.data
+        return SavedModel(
+            self.network, data.src_subwords, data.tgt_subwords, data.src_lang, data.tgt_lang
+        )
+
+    def _check_lengths(self) -> None:
+        limit = self.network.max_length
+        name, longest = self.data.longest()
+        if limit is not None and longest > limit:
+            raise SentenceError(
+                f"data.{name} has a sentence of {longest} subwords, the end token counted, but "
+                f"model.max_positions={limit}; raise it, or lower data.max_length for training."
+            )
+
+    def _refuse_other_architecture(self, stored: dict[str, Any], origin: str) -> None:
+        """A setting that was changed, and differs from what is stored, is an error."""
+        for field in fields(ModelConfig):
+            here, there = getattr(self.config, field.name), stored.get(field.name)
+            if here not in (there, field.default):
+                raise ConfigError(
+                    f"model.{field.name}={here} differs from {there} in {origin}; an architecture "
+                    f"cannot change: leave the setting out, or train a new model."
+                )
+
+    # -- learning
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        micro_batch = batch_index % self.trainer.accumulate_grad_batches
+        draw = hash((self.seed, self.global_step, micro_batch, self.global_rank))
+        torch.manual_seed(draw % 2**63)
+        loss, tokens = self._loss(batch, self.recipe.label_smoothing)
+        self._tokens = self._tokens + tokens
+        self.log("loss", loss / tokens, prog_bar=True)
+        return loss / tokens
+
+    def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, Tensor]:
+        """Sum over target tokens, and their number."""
+        network = self.network
+        hidden = network(batch.src, batch.src_lens, batch.tgt_in)  # (B, T, D)
+        loss = cross_entropy_sum(network.project(hidden), batch.tgt_out, label_smoothing)
+        return loss, batch.tgt_lens.sum()
+
+    def configure_optimizers(self) -> Any:
+        recipe, total = self.recipe, self.trainer.max_steps
+        if recipe.schedule != "inverse-sqrt" and total < 1:
+            raise ConfigError(
+                f"training.schedule={recipe.schedule} ends at trainer.max_steps={total}; set the "
+                f"number of steps, or use inverse-sqrt."
+            )
+        optimizer = OPTIMIZERS[recipe.optimizer](
+            self.parameters(),
+            lr=recipe.lr,
+            betas=recipe.betas,
+            eps=1e-9,
+            weight_decay=recipe.weight_decay if recipe.optimizer == "adamw" else 0.0,
+            fused=True,
+        )
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda done: factor(recipe.schedule, done + 1, recipe.warmup_steps, total),
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the norm of all gradients, and log that norm."""
+        bound = gradient_clip_val if gradient_clip_val else math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), bound)
+        self.log("grad_norm", norm, prog_bar=True)
+        self.log("lr", optimizer.param_groups[0]["lr"], prog_bar=True)
+
+    def on_train_start(self) -> None:
+        self._restart_clock()
+
+    def _restart_clock(self) -> None:
+        """Count tokens per second from here."""
+        self._tokens = torch.tensor(0, device=self.device)
+        self._since = time.perf_counter()
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
+        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if self.global_step % every == 0:
+            now = time.perf_counter()
+            rate = float(self._tokens) / (now - self._since) * self.trainer.world_size
+            self.log("tokens_per_second", rate, prog_bar=True)
+            self._restart_clock()
+
+    # -- checkpoints
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["model_config"] = asdict(self.network.config)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        for name, there in checkpoint["model_config"].items():
+            here = getattr(self.network.config, name)
+            if here != there:
+                raise ConfigError(
+                    f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
+                    f"cannot change: restore the setting, or start a new run."
+                )
+
+    # -- scores
+
+    def validation_step(self, batch: TextBatch, batch_index: int) -> None:
+        loss, tokens = self._loss(batch.batch, 0.0)
+        self.validation_loss.update(loss / tokens, weight=tokens)
+        hypotheses = self.translator.translate([pair.src for pair in batch.pairs])
+        self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
+
+    def on_validation_epoch_end(self) -> None:
+        perplexity = self.validation_loss.compute().exp()
+        bleu = self.validation_bleu.compute().float()
+        self.validation_loss.reset()
+        self.validation_bleu.reset()
+        self.log_dict({"val_ppl": perplexity, "val_bleu": bleu}, prog_bar=True)
+        rank_zero_info(
+            f"step {self.global_step}: validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}"
+        )
+        self._restart_clock()
+
+    def test_step(self, batch: TextBatch, batch_index: int, dataloader_idx: int = 0) -> None:
+        self._collect(list(self.data.test)[dataloader_idx], batch)
+
+    def predict_step(self, batch: TextBatch, batch_index: int) -> None:
+        self._collect("predict", batch)
+
+    def on_test_epoch_end(self) -> None:
+        for name in self.data.test:
+            best = self._gather(name)
+            references = [pair.tgt for pair in self.data.encoded[f"test/{name}"].pairs]
+            hypotheses = [translation.text for translation in best]
+            scores = evaluate(hypotheses, [references], self.data.tgt_lang)
+            for score in scores:
+                self.log(f"{name}/{score.name}", score.value, logger=True, rank_zero_only=True)
+                rank_zero_only(print)(f"{name}: {score}")
+            self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
+
+    def on_predict_epoch_end(self) -> None:
+        pairs, best = self.data.encoded["predict"].pairs, self._gather("predict")
+        rows = (
+            {"index": i, "source": pair.src, "translation": each.text, "score": each.score}
+            for i, (pair, each) in enumerate(zip(pairs, best, strict=True))
+        )
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        self._write("predictions.jsonl", lines)
+
+    def _collect(self, name: str, batch: TextBatch) -> None:
+        found = self.translator.n_best([pair.src for pair in batch.pairs])
+        best = [translations[0] for translations in found]
+        self._hypotheses.setdefault(name, []).extend(zip(batch.indices, best, strict=True))
+
+    def _gather(self, name: str) -> list[Translation]:
+        """The best translation of every line, in order, from all processes."""
+        parts = [self._hypotheses.pop(name, [])]
+        if torch.distributed.is_initialized():
+            own = parts[0]
+            parts = [[] for _ in range(self.trainer.world_size)]
+            torch.distributed.all_gather_object(parts, own)
+        by_index = {index: translation for part in parts for index, translation in part}
+        return [by_index[index] for index in sorted(by_index)]
+
+    @rank_zero_only
+    def _write(self, name: str, lines: Iterable[str]) -> None:
+        path = self.output / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(lines), encoding="utf-8")
+        print(f"translations: {path}")

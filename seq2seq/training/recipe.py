@@ -1,0 +1,51 @@
+"""How a network is trained: everything that is not stored with the model."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seq2seq.config import AttentionForm, Dropout, at_least, one_of
+from seq2seq.errors import ConfigError
+from seq2seq.training.schedule import SCHEDULES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The settings `training.*`; the defaults suit a few hundred thousand pairs."""
+
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    """Adam (Kingma and Ba 2015), or with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    lr: float = 2e-3
+    """Peak learning rate, reached at the end of the warm-up."""
+    schedule: Literal["inverse-sqrt", "linear", "cosine"] = "inverse-sqrt"
+    """How the rate falls after the warm-up; linear and cosine reach 0 at trainer.max_steps."""
+    warmup_steps: int = 1000
+    """Steps in which the rate rises linearly."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """Decay rates of Adam's two moments."""
+    weight_decay: float = 0.01
+    """Strength of the weight decay; adam ignores it."""
+    label_smoothing: float = 0.1
+    """Probability mass moved from the reference to all subwords."""
+    dropout: Dropout = field(default_factory=Dropout)
+    """Dropout rates."""
+    patience: int = 10
+    """Validations without a better BLEU before training stops early."""
+    keep_last: int = 5
+    """Checkpoints of the last validations that stay, for resuming and averaging."""
+    attention: AttentionForm = "auto"
+    """Form of attention: folded (the textbook's) or fast (fused); the results are equal."""
+
+    def __post_init__(self) -> None:
+        one_of("training.optimizer", self.optimizer, ("adamw", "adam"))
+        one_of("training.schedule", self.schedule, SCHEDULES)
+        one_of("training.attention", self.attention, ("auto", "folded", "fast"))
+        at_least("training.lr", self.lr, 0)
+        at_least("training.warmup_steps", self.warmup_steps, 0)
+        at_least("training.weight_decay", self.weight_decay, 0)
+        at_least("training.patience", self.patience, 1)
+        at_least("training.keep_last", self.keep_last, 1)
+        if not 0 <= self.label_smoothing < 1:
+            raise ConfigError(
+                f"training.label_smoothing={self.label_smoothing} is not a share of probability; "
+                f"use 0 up to, not including, 1."
+            )
