@@ -1,12 +1,13 @@
-"""Write the reverse-the-words corpus to data/reverse: `python scripts/make_reverse.py`."""
+"""Write the reverse-the-words corpus: `python scripts/make_reverse.py`."""
 
+import argparse
 import random
 from pathlib import Path
 
-WORDS = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"][:40]
+WORDS = [consonant + vowel for consonant in "bdfgklmn" for vowel in "aeiou"]
 
 
-def main(folder: Path = Path("data/reverse"), seed: int = 1) -> None:
+def write_corpus(folder: Path, seed: int = 1) -> None:
     """10,000 training, 200 validation and 200 test sentences of 2 to 8 words; none occurs twice."""
     rng = random.Random(seed)
     sentences: dict[tuple[str, ...], None] = {}
@@ -24,4 +25,6 @@ def main(folder: Path = Path("data/reverse"), seed: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("data/reverse"))
+    write_corpus(parser.parse_args().output)

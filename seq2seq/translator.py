@@ -13,8 +13,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, AttentionForm, SearchConfig
-from seq2seq.data.batch import pad
+from seq2seq.config import BOS_ID, PAD_ID, UNK_ID, AttentionForm, SearchConfig
+from seq2seq.data.batch import with_end
+from seq2seq.data.store import TokenStore
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.search import Hypothesis, Search
@@ -91,7 +92,7 @@ class NativeEngine:
         low = self.precision != torch.float32
         autocast = torch.autocast(device.type, self.precision) if low else nullcontext()
         with torch.inference_mode(), autocast:
-            tokens, src_lens = pad([torch.tensor([*ids, EOS_ID]) for ids in src])
+            tokens, src_lens = with_end(*TokenStore(src).padded(range(len(src))))
             limits = torch.tensor([config.max_length(len(ids)) for ids in src])
             if self.network.max_length is not None:
                 limits = limits.clamp(max=self.network.max_length)

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn import functional as F
 
 from seq2seq.config import EOS_ID, PAD_ID
+from seq2seq.data.store import TokenStore
 
 
 class Batch(NamedTuple):
@@ -25,16 +26,17 @@ class Batch(NamedTuple):
     """(B,)."""
 
 
-def make_batch(src: Sequence[Tensor], tgt: Sequence[Tensor], start_id: int) -> Batch:
-    """Ids without special tokens, one 1-D tensor a sentence -> Batch."""
-    start, end = torch.tensor([start_id]), torch.tensor([EOS_ID])
-    padded_src, src_lens = pad([torch.cat([ids, end]) for ids in src])
-    tgt_in, tgt_lens = pad([torch.cat([start, ids]) for ids in tgt])
-    tgt_out, _ = pad([torch.cat([ids, end]) for ids in tgt])
-    return Batch(padded_src, src_lens, tgt_in, tgt_out, tgt_lens)
+def make_batch(src: TokenStore, tgt: TokenStore, indices: Sequence[int], start_id: int) -> Batch:
+    """The pairs with these indices."""
+    src_ids, src_lens = with_end(*src.padded(indices))
+    tgt_ids, tgt_lens = tgt.padded(indices)
+    tgt_in = F.pad(tgt_ids, (1, 0), value=start_id)  # (B, T)
+    tgt_out, tgt_lens = with_end(tgt_ids, tgt_lens)
+    return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens)
 
 
-def pad(sentences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """1-D tensors -> (B, N) filled up with the padding id, and their lengths (B,)."""
-    lens = torch.tensor([len(ids) for ids in sentences])
-    return pad_sequence(list(sentences), batch_first=True, padding_value=PAD_ID).long(), lens
+def with_end(ids: Tensor, lens: Tensor) -> tuple[Tensor, Tensor]:
+    """ids (B, N) of lengths (B,) -> (B, N + 1) with the end token behind each, and its lengths."""
+    ended = F.pad(ids, (0, 1), value=PAD_ID)
+    ended[torch.arange(len(ids)), lens] = EOS_ID
+    return ended, lens + 1

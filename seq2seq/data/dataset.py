@@ -31,7 +31,8 @@ class EncodedCorpus:
 
     def lengths(self) -> list[tuple[int, int]]:
         """Of both sides of each pair, the end token counted."""
-        return [(self.src.length(i) + 1, self.tgt.length(i) + 1) for i in range(len(self.pairs))]
+        sides = zip(self.src.lengths(), self.tgt.lengths(), strict=True)
+        return [(src + 1, tgt + 1) for src, tgt in sides]
 
 
 class TrainingBatches(Dataset[Batch]):
@@ -41,8 +42,7 @@ class TrainingBatches(Dataset[Batch]):
         self.corpus, self.start_id = corpus, start_id
 
     def __getitem__(self, indices: list[int]) -> Batch:
-        src, tgt = self.corpus.src, self.corpus.tgt
-        return make_batch([src[i] for i in indices], [tgt[i] for i in indices], self.start_id)
+        return make_batch(self.corpus.src, self.corpus.tgt, indices, self.start_id)
 
 
 class TextBatch(NamedTuple):

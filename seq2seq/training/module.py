@@ -157,7 +157,7 @@ class TranslationModule(pl.LightningModule):
             lr=recipe.lr,
             betas=recipe.betas,
             eps=1e-9,
-            weight_decay=recipe.weight_decay if recipe.optimizer == "adamw" else 0.0,
+            weight_decay=self._weight_decay,
             fused=True,
         )
         scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -210,6 +210,24 @@ class TranslationModule(pl.LightningModule):
                     f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
                     f"cannot change: restore the setting, or start a new run."
                 )
+        self._prefer_settings(checkpoint)
+
+    def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:
+        """The recipe of this run wins over the one that the checkpoint was trained with."""
+        recipe = self.recipe
+        for optimizer in checkpoint.get("optimizer_states", []):
+            for group in optimizer["param_groups"]:
+                group.update(initial_lr=recipe.lr, betas=recipe.betas)
+                group["weight_decay"] = self._weight_decay
+        for scheduler in checkpoint.get("lr_schedulers", []):
+            scheduler["base_lrs"] = [recipe.lr for _ in scheduler["base_lrs"]]
+        for name, state in checkpoint.get("callbacks", {}).items():
+            if name.startswith("EarlyStopping"):
+                state["patience"] = recipe.patience
+
+    @property
+    def _weight_decay(self) -> float:
+        return self.recipe.weight_decay if self.recipe.optimizer == "adamw" else 0.0
 
     # -- scores
 

@@ -1,0 +1,119 @@
+"""Subword models are trained once for a corpus and its settings, and found again."""
+
+import os
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from seq2seq.config import SubwordConfig
+from seq2seq.data import vocabulary
+from seq2seq.data.corpus import Pair
+from seq2seq.data.vocabulary import subwords_of
+from seq2seq.errors import ConfigError
+from seq2seq.text.subwords import train_subwords
+
+WORDS = ["kare", "tosu", "mino", "la", "s"]
+SENTENCES = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(60)]
+PAIRS = [Pair(sentence, sentence[::-1]) for sentence in SENTENCES]
+JOINT = SubwordConfig(src_vocab_size=290, tgt_vocab_size=290)
+SEPARATE = SubwordConfig(joint=False, src_vocab_size=280, tgt_vocab_size=285)
+
+
+def no_training(texts: Iterable[str], config: SubwordConfig, vocab_size: int) -> NoReturn:
+    raise AssertionError(f"trained {vocab_size} subwords a second time")
+
+
+@pytest.mark.parametrize("config", [JOINT, SEPARATE], ids=["joint", "separate"])
+def test_subwords_are_trained_once_and_found_again(
+    config: SubwordConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = subwords_of(PAIRS, config, tmp_path)
+    monkeypatch.setattr(vocabulary, "train_subwords", no_training)
+    found = subwords_of(list(PAIRS), replace(config), tmp_path)
+    assert [each.serialized for each in found] == [each.serialized for each in trained]
+
+
+def test_joint_subwords_are_one_object_trained_on_both_sides(tmp_path: Path) -> None:
+    src, tgt = subwords_of(PAIRS, JOINT, tmp_path)
+    assert src is tgt
+    both = [pair.src for pair in PAIRS] + [pair.tgt for pair in PAIRS]
+    assert src.serialized == train_subwords(both, JOINT, 290)
+
+
+def test_separate_subwords_are_two_of_their_own_sizes_each_trained_on_its_side(
+    tmp_path: Path,
+) -> None:
+    src, tgt = subwords_of(PAIRS, SEPARATE, tmp_path)
+    assert (len(src), len(tgt)) == (280, 285)
+    assert src.serialized == train_subwords([pair.src for pair in PAIRS], SEPARATE, 280)
+    assert tgt.serialized == train_subwords([pair.tgt for pair in PAIRS], SEPARATE, 285)
+
+
+def test_other_settings_and_another_corpus_are_other_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [
+        (PAIRS, JOINT),
+        (PAIRS, replace(JOINT, kind="bpe")),
+        (PAIRS, replace(JOINT, normalization="identity")),
+        (PAIRS, replace(JOINT, src_vocab_size=280, tgt_vocab_size=280)),
+        (PAIRS, replace(JOINT, byte_fallback=False, src_vocab_size=30, tgt_vocab_size=30)),
+        (PAIRS[:-1], JOINT),
+        ([*PAIRS[:-1], Pair("kare", "tosu")], JOINT),
+        (PAIRS[::-1], JOINT),
+        # Another SentencePiece may train another model from the same text.
+        (PAIRS, JOINT),
+    ]
+    seen: list[Path] = []
+    for number, (pairs, config) in enumerate(asked):
+        if number == len(asked) - 1:
+            monkeypatch.setattr(vocabulary, "VERSION", "sentencepiece 9.9.9")
+        subwords_of(pairs, config, tmp_path)
+        now = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert len(now) == len(seen) + 1, f"model {number} is not a new one"
+        seen = now
+
+
+def test_a_line_moved_to_the_other_side_of_the_corpus_is_another_corpus(tmp_path: Path) -> None:
+    for cut in range(3):
+        subwords_of([Pair("kare tosu"[:cut], "kare tosu"[cut:]), *PAIRS], JOINT, tmp_path)
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 3
+
+
+def test_a_training_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    config = replace(JOINT, src_vocab_size=20, tgt_vocab_size=20)
+    with pytest.raises(ConfigError, match="20"):
+        subwords_of(PAIRS, config, tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_run_killed_before_the_model_is_complete_leaves_none_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            subwords_of(PAIRS, JOINT, tmp_path)
+    assert not list(tmp_path.rglob("*.model"))
+    whole, _ = subwords_of(PAIRS, JOINT, tmp_path)
+    assert len(whole) == 290
+
+
+def test_others_may_read_the_cached_model_as_they_may_read_any_new_file(tmp_path: Path) -> None:
+    subwords_of(PAIRS, JOINT, tmp_path / "cache")
+    (tmp_path / "plain").write_bytes(b"")
+    (model,) = (tmp_path / "cache").rglob("*.model")
+    assert model.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_lone_surrogates_and_blank_lines_in_a_corpus_do_no_harm(tmp_path: Path) -> None:
+    odd = [Pair("kare \ud800", ""), Pair("", "tosu\u2028"), Pair(" ", "\x00")]
+    first, second = (subwords_of([*PAIRS, *odd], JOINT, tmp_path)[0] for _ in range(2))
+    assert first.serialized == second.serialized

@@ -1,0 +1,77 @@
+"""The command line: verbs, help, and one line for every mistake."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli import LIGHTNING_VERBS, VERBS, main
+
+SCRIPTS = sorted((Path(__file__).parent.parent / "scripts").glob("*.py"))
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+
+
+def one_line_error(capsys: pytest.CaptureFixture[str]) -> str:
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {verb} " in shown for verb in {**LIGHTNING_VERBS, **VERBS})
+
+
+def test_version_names_program_and_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("seq2seq 0.")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: seq2seq {verb}" in capsys.readouterr().out
+
+
+def test_an_unknown_verb_is_one_line_that_lists_the_choices(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["trnslate"]) == 2
+    error = one_line_error(capsys)
+    assert "'trnslate'" in error
+    assert "translate" in error
+
+
+def test_an_unknown_flag_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["translate", "some-model", "--beem", "4"])
+    assert stop.value.code == 2
+    assert "--beem" in one_line_error(capsys)
+
+
+def test_a_missing_model_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", "no-such-model", str(Path(__file__))]) == 2
+    assert "no-such-model does not exist" in one_line_error(capsys)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_every_script_has_help(script: Path) -> None:
+    done = run(sys.executable, str(script), "--help")
+    assert done.returncode == 0, done.stderr
+    assert "usage: " in done.stdout
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a\n" * 10)
+    command = f"{sys.executable} -m seq2seq evaluate {text} {text} | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,50 @@
+"""Cleaning takes away what breaks a line or a subword model, and nothing that says something."""
+
+import unicodedata
+
+import pytest
+
+from seq2seq.text.normalize import clean
+
+CONTROLS = [chr(code) for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc"]
+
+
+@pytest.mark.parametrize("control", [*CONTROLS, "\ufeff"], ids=lambda c: f"U+{ord(c):04X}")
+def test_a_control_or_a_byte_order_mark_becomes_a_space(control: str) -> None:
+    assert clean(f"a{control}b") == "a b"
+    assert clean(f"{control}a{control}") == "a"
+
+
+@pytest.mark.parametrize("surrogate", ["\ud800", "\udbff", "\udc00", "\udfff"], ids=ascii)
+def test_a_lone_surrogate_becomes_the_replacement_character(surrogate: str) -> None:
+    assert clean(f"a{surrogate}b") == "a\ufffdb"
+    assert clean(f"a{surrogate}b").encode("utf-8").decode("utf-8") == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\u2028b",
+        "a\u2029b",
+        "a\u00a0b",
+        "a\u200bb",
+        "a\u200fb",
+        "e\u0301",
+        "👩\u200d👧",
+        "今天",
+        "אב",
+    ],
+    ids=ascii,
+)
+def test_what_is_text_stays_as_it_is(text: str) -> None:
+    assert clean(text) == text
+
+
+def test_white_space_at_both_ends_goes_and_inside_stays() -> None:
+    assert clean(" \t\u3000a  b\u2028 \r\n") == "a  b"
+    assert clean(" \t\r\n\x00\ufeff\x85") == ""
+
+
+def test_cleaning_twice_is_cleaning_once() -> None:
+    everything = "".join(map(chr, range(0x3000))) + "\ud800 "
+    assert clean(clean(everything)) == clean(everything)

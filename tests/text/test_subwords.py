@@ -1,0 +1,214 @@
+"""Subwords must give back what they were given, whatever it was; text itself is the oracle."""
+
+import random
+import re
+import unicodedata
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import sentencepiece
+
+from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
+from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.text.subwords import Subwords, train_subwords
+
+Kind = Literal["unigram", "bpe"]
+Normalization = Literal["nfkc", "identity"]
+WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
+TEXTS = [" ".join(random.Random(seed).choices(WORDS, k=1 + seed % 7)) + "." for seed in range(150)]
+
+ANY_TEXT = {
+    "known": "kare tosu mino.",
+    "spaces": "  kare   tosu\tmino ",
+    "emoji": "👩\u200d👩\u200d👧 🤷🏽 😀kare",
+    "cjk": "今天天气很好。テスト 한국어",
+    "line separator": "kare\u2028tosu\u2029mino",
+    "combining": "e\u0301 a\u0323\u0308 \u0301 o\u031b",
+    "rtl": "שלום \u200fעולם, مرحبا",
+    "compatibility": "ＡＢＣ１２ ﬁ ½ ㍿ ﾃｽﾄ ´a",
+    "space-like": "a\u00a0b\u3000c\u200bd\u00ade",
+    "spelled special tokens": "<s> </s> <pad> <unk> <0x41>",
+    "the space mark": "kare\u2581tosu \u2581 mino \u2581",
+    "beyond the BMP": "\U000e0041𝔘𐍈",
+    "bytes and controls": "a\x00b\x85c\ufeffd\ud800e",
+    "blank": " \t\u3000\x85",
+}
+
+
+def trained(
+    kind: Kind = "unigram", normalization: Normalization = "nfkc", byte_fallback: bool = True
+) -> Subwords:
+    config = SubwordConfig(kind=kind, normalization=normalization, byte_fallback=byte_fallback)
+    return Subwords(train_subwords(TEXTS, config, 300 if byte_fallback else 60))
+
+
+@pytest.fixture(
+    scope="module", params=["unigram nfkc", "unigram identity", "bpe nfkc", "bpe identity"]
+)
+def subwords(request: pytest.FixtureRequest) -> Subwords:
+    kind, normalization = request.param.split()
+    return trained(kind, normalization)
+
+
+def test_decoding_what_was_encoded_is_the_normalized_text(subwords: Subwords) -> None:
+    decoded = {name: subwords.decode(subwords.encode(text)) for name, text in ANY_TEXT.items()}
+    assert decoded == {name: subwords.normalized(text) for name, text in ANY_TEXT.items()}
+
+
+def test_normalized_text_has_single_spaces_and_no_space_mark(subwords: Subwords) -> None:
+    for normalized in map(subwords.normalized, ANY_TEXT.values()):
+        assert "\u2581" not in normalized
+        assert "  " not in normalized
+        assert normalized == normalized.strip()
+
+
+def test_normalizing_twice_is_normalizing_once(subwords: Subwords) -> None:
+    once = [subwords.normalized(text) for text in ANY_TEXT.values()]
+    assert [subwords.normalized(text) for text in once] == once
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_nfkc_folds_as_unicode_says_and_identity_does_not(kind: Kind) -> None:
+    folding, keeping = trained(kind, "nfkc"), trained(kind, "identity")
+    for text in ANY_TEXT.values():
+        assert without_spaces(folding.normalized(text)) == without_spaces(nfkc(text))
+        assert without_spaces(keeping.normalized(text)) == without_spaces(text)
+
+
+def nfkc(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def without_spaces(text: str) -> str:
+    """What is left after everything that cleaning or normalising may do to white space."""
+    return re.sub(r"[\s\x00-\x1f\x7f-\x9f\ufeff\u2581]", "", text).replace("\ud800", "\ufffd")
+
+
+def test_nfkc_gives_fullwidth_letters_the_ids_of_plain_ones() -> None:
+    folding, keeping = trained(normalization="nfkc"), trained(normalization="identity")
+    assert folding.encode("ｋａｒｅ") == folding.encode("kare")
+    assert keeping.encode("ｋａｒｅ") != keeping.encode("kare")
+
+
+def test_byte_fallback_leaves_nothing_unknown_and_text_spells_no_special_token(
+    subwords: Subwords,
+) -> None:
+    used = {i for text in ANY_TEXT.values() for i in subwords.encode(text)}
+    assert not used & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_without_byte_fallback_an_unseen_character_is_unknown(kind: Kind) -> None:
+    subwords = trained(kind, byte_fallback=False)
+    assert UNK_ID in subwords.encode("kare 今 tosu")
+    assert UNK_ID not in subwords.encode("kare tosu")
+
+
+def test_a_spelled_control_character_never_comes_out(subwords: Subwords) -> None:
+    spelled = {f"<0x{code:02X}>" for code in (0x00, 0x09, 0x0A, 0x0D, 0x7F)}
+    ids = [i for i in range(len(subwords)) if subwords.pieces([i])[0] in spelled]
+    assert len(ids) == len(spelled)
+    for i in ids:
+        text = subwords.decode([*subwords.encode("kare"), i, *subwords.encode("tosu")])
+        assert re.fullmatch(r"kare +tosu", text), repr(text)
+
+
+@pytest.mark.parametrize("byte_fallback", [True, False])
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_training_twice_gives_the_same_bytes(kind: Kind, byte_fallback: bool) -> None:
+    first, second = (trained(kind, byte_fallback=byte_fallback) for _ in range(2))
+    assert first.serialized == second.serialized
+
+
+def test_the_first_four_ids_are_the_special_tokens(subwords: Subwords) -> None:
+    assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
+    assert subwords.pieces([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert subwords.decode([PAD_ID, BOS_ID, *subwords.encode("kare"), EOS_ID]) == "kare"
+
+
+def test_pieces_put_together_are_the_text_with_marked_spaces(subwords: Subwords) -> None:
+    assert "".join(subwords.pieces(subwords.encode("kare tosu."))) == "\u2581kare\u2581tosu."
+
+
+def test_encoding_many_texts_is_encoding_each(subwords: Subwords) -> None:
+    texts = [*ANY_TEXT.values(), *TEXTS]
+    assert subwords.encode_all(iter(texts)) == [subwords.encode(text) for text in texts]
+    assert subwords.encode_all([]) == []
+
+
+@pytest.mark.parametrize("blank", ["", " ", "   ", "\t", "\u3000", "\r", "\x00\ufeff"], ids=ascii)
+def test_a_blank_line_has_no_subwords(subwords: Subwords, blank: str) -> None:
+    assert subwords.encode(blank) == []
+    assert subwords.normalized(blank) == ""
+
+
+def test_unigram_trains_fewer_subwords_where_the_text_has_no_more() -> None:
+    assert len(Subwords(train_subwords(TEXTS, SubwordConfig(), 4000))) < 400
+
+
+def test_a_trained_model_has_as_many_subwords_as_asked_for(subwords: Subwords) -> None:
+    assert len(subwords) == 300
+
+
+def test_more_bpe_subwords_than_the_text_has_name_the_number_and_the_most_there_can_be() -> None:
+    config = SubwordConfig(kind="bpe")
+    with pytest.raises(ConfigError, match=r"data\.subwords.*4321 bpe subwords") as caught:
+        train_subwords(TEXTS, config, 4321)
+    found = re.search(r"<= (\d+)", str(caught.value))
+    assert found, caught.value
+    assert len(Subwords(train_subwords(TEXTS, config, int(found[1])))) == int(found[1])
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_too_few_subwords_for_the_characters_name_the_number_and_only_settings_of_ours(
+    kind: Kind,
+) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.subwords.* 123 {kind} subwords") as caught:
+        train_subwords(TEXTS, SubwordConfig(kind=kind), 123)
+    assert "character_coverage" not in str(caught.value)
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \t"]], ids=["none", "blank"])
+def test_no_text_to_train_on_shows_nothing_of_the_insides_of_sentencepiece(
+    texts: list[str],
+) -> None:
+    with pytest.raises(ConfigError, match=r"data\.subwords.*300") as caught:
+        train_subwords(texts, SubwordConfig(), 300)
+    assert "trainer_interface" not in str(caught.value)
+
+
+def test_a_saved_model_is_the_model(tmp_path: Path, subwords: Subwords) -> None:
+    path = tmp_path / "subwords.src.model"
+    path.write_bytes(subwords.serialized)
+    loaded = Subwords.load(path)
+    assert loaded.serialized == subwords.serialized
+    assert loaded.encode_all(TEXTS) == subwords.encode_all(TEXTS)
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "cut"])
+def test_a_file_that_is_no_model_is_named(tmp_path: Path, subwords: Subwords, damage: str) -> None:
+    path = tmp_path / "subwords.src.model"
+    contents = {"empty": b"", "text": b"kare tosu\n" * 20, "cut": subwords.serialized[:-10]}
+    path.write_bytes(contents[damage])
+    with pytest.raises(ModelFolderError, match=rf"{path} is damaged"):
+        Subwords.load(path)
+
+
+def test_a_missing_model_and_a_folder_in_its_place_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError, match=rf"{tmp_path}/none\.model does not exist"):
+        Subwords.load(tmp_path / "none.model")
+    with pytest.raises(ModelFolderError, match=str(tmp_path)):
+        Subwords.load(tmp_path)
+
+
+def test_a_model_with_other_special_ids_is_named_and_its_first_tokens_shown(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "foreign.model"
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(TEXTS), model_writer=file, vocab_size=40, minloglevel=2
+        )
+    with pytest.raises(ModelFolderError, match=rf"{path} .*<pad>.*\['<unk>', '<s>', '</s>'"):
+        Subwords.load(path)

@@ -1,0 +1,49 @@
+"""The training loss against its definition."""
+
+import math
+
+import pytest
+import torch
+
+from seq2seq.config import PAD_ID
+from seq2seq.training.loss import cross_entropy_sum
+
+B, T, V = 2, 5, 7
+
+
+def smoothed_by_definition(logits: torch.Tensor, target: torch.Tensor, smoothing: float) -> float:
+    """Minus the sum over real tokens of sum_v q(v) log p(v), q = (1 - e) one-hot + e / V."""
+    total = 0.0
+    for sentence in range(B):
+        for step in range(T):
+            gold = int(target[sentence, step])
+            if gold == PAD_ID:
+                continue
+            log_p = logits[sentence, step].log_softmax(0).tolist()
+            for token in range(V):
+                q = smoothing / V + (1 - smoothing if token == gold else 0)
+                total -= q * log_p[token]
+    return total
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_equals_its_definition_and_skips_padding(smoothing: float) -> None:
+    logits = torch.randn(B, T, V)
+    target = torch.tensor([[4, 5, 6, 1, 3], [6, 3, PAD_ID, PAD_ID, PAD_ID]])
+    expected = smoothed_by_definition(logits, target, smoothing)
+    assert cross_entropy_sum(logits, target, smoothing).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_padding_gets_no_gradient() -> None:
+    logits = torch.randn(1, 3, V, requires_grad=True)
+    cross_entropy_sum(logits, torch.tensor([[4, 3, PAD_ID]]), 0.1).backward()
+    assert logits.grad is not None
+    assert logits.grad[0, 2].abs().max() == 0
+    assert logits.grad[0, 0].abs().max() > 0
+
+
+def test_loss_is_summed_in_fp32_whatever_the_logits() -> None:
+    uniform = torch.zeros(4, 100, V, dtype=torch.bfloat16)
+    loss = cross_entropy_sum(uniform, torch.full((4, 100), 5))
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(400 * math.log(V), rel=1e-5)

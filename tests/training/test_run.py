@@ -1,0 +1,252 @@
+"""What a run leaves behind, and how it goes on."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import Run, settings
+
+from seq2seq.cli import main
+from seq2seq.evaluation.metrics import bleu
+from seq2seq.model_folder import load_model
+from seq2seq.translator import Translator
+
+
+def metrics(run: Path) -> list[dict[str, str]]:
+    """All rows of the newest CSV log."""
+    newest = max((run / "logs").glob("version_*"), key=lambda path: int(path.name[8:]))
+    with (newest / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings()) == 0
+    folder = corpus / "run"
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml",
+        "logs",
+        "checkpoints",
+        "model",
+    }
+    names = [path.name for path in (folder / "checkpoints").iterdir()]
+    assert {"step=4.ckpt", "step=8.ckpt"} < set(names)
+    assert any(name.startswith("best-step=") for name in names)
+    logged = metrics(folder)
+    for column in ("loss", "lr", "grad_norm", "tokens_per_second", "val_bleu", "val_ppl"):
+        assert any(row[column] for row in logged), column
+    assert list((folder / "logs" / "version_0").glob("events.out.tfevents.*"))
+    load_model(folder)
+
+
+def test_scores_of_test_and_lines_of_predict_and_translate_agree(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings()) == 0
+    capsys.readouterr()
+    assert run("test", "--config", "run/config.yaml") == 0
+    shown = capsys.readouterr().out
+    hypotheses = (corpus / "run/test/small.txt").read_text().splitlines()
+    references = (corpus / "test.tgt").read_text().splitlines()
+    assert f"small: {bleu(hypotheses, [references])}" in shown
+    assert re.search(r"small: chrF2 \d+\.\d\d  nrefs:1\|case:mixed", shown)
+
+    assert run("predict", "--config", "run/config.yaml", "--data.predict", "test.src") == 0
+    rows = [json.loads(line) for line in (corpus / "run/predictions.jsonl").open()]
+    assert [row["index"] for row in rows] == list(range(40))
+    assert [row["translation"] for row in rows] == hypotheses
+    assert all(row["score"] < 0 for row in rows)
+
+    assert main(["translate", "run", "test.src", "--beam", "2", "--output", "out"]) == 0
+    assert (corpus / "out").read_text().splitlines() == hypotheses
+
+
+def test_a_fit_does_not_overwrite_a_run(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings()) == 0
+    assert run("fit", *settings()) == 2
+    assert "run=run already holds a run" in capsys.readouterr().err
+
+
+def test_a_resumed_run_ends_with_the_weights_of_one_that_never_stopped(
+    corpus: Path, run: Run
+) -> None:
+    dropout = {"training__dropout__residual": 0.2, "training__dropout__attention": 0.2}
+    assert run("fit", *settings(run="whole", **dropout)) == 0
+    assert run("fit", *settings(run="parts", trainer__max_steps=4, **dropout)) == 0
+    assert run("fit", *settings(run="parts", **dropout), "--ckpt_path", "last") == 0
+    whole, parts = (
+        torch.load(corpus / name / "checkpoints/step=8.ckpt", weights_only=True)["state_dict"]
+        for name in ("whole", "parts")
+    )
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_settings_win_over_the_checkpoints(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    changed = settings(training__lr=0.5, training__warmup_steps=0, training__schedule="linear")
+    assert run("fit", *changed, "--ckpt_path", "last") == 0
+    # Steps are counted from 1: at the sixth of eight, 2 / 8 of the peak are left.
+    assert next(float(row["lr"]) for row in metrics(corpus / "run") if row["lr"]) == 0.125
+
+
+def test_a_changed_architecture_is_an_error_that_names_the_field(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    assert run("fit", *settings(model__ff_dim=96), "--ckpt_path", "last") == 2
+    assert "model.ff_dim=96 differs from 64" in capsys.readouterr().err
+
+
+def test_init_from_starts_with_the_weights_and_subwords_of_another_model(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings()) == 0
+    (corpus / "train.src").write_text("ba de\n" * 50)
+    (corpus / "train.tgt").write_text("de ba\n" * 50)
+    frozen = settings(run="tuned", training__lr=0.0, trainer__max_steps=4)
+    assert run("fit", *frozen, "--init_from", "run") == 0
+    first, second = load_model("run"), load_model("tuned")
+    assert first.src_subwords.serialized == second.src_subwords.serialized
+    for old, new in zip(first.network.parameters(), second.network.parameters(), strict=True):
+        assert torch.equal(old, new)
+    other = settings(run="other", model__norm="post")
+    assert run("fit", *other, "--init_from", "run") == 2
+    assert "model.norm=post differs from pre in run" in capsys.readouterr().err
+
+
+def test_average_is_the_mean_of_the_last_checkpoints(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings()) == 0
+    assert main(["average", "run", "--last", "2"]) == 0
+    averaged = dict(load_model("run/model-averaged").network.named_parameters())
+    states = [
+        torch.load(corpus / f"run/checkpoints/step={step}.ckpt", weights_only=True)["state_dict"]
+        for step in (4, 8)
+    ]
+    for name, weights in averaged.items():
+        mean = (states[0][f"network.{name}"] + states[1][f"network.{name}"]) / 2
+        torch.testing.assert_close(weights.detach(), mean)
+    assert main(["average", "run", "--last", "3"]) == 2
+    assert "holds 2 checkpoints" in capsys.readouterr().err
+
+
+def test_dropped_pairs_are_counted_in_the_log(
+    corpus: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (corpus / "train.src").open("a") as src, (corpus / "train.tgt").open("a") as tgt:
+        src.write("\nba\n" + "ba " * 30 + "\n")
+        tgt.write("ba\n\n" + "ba " * 30 + "\n")
+    with caplog.at_level("INFO"):
+        assert run("fit", *settings(data__max_length=20, trainer__max_steps=1)) == 0
+    assert "2000 of 2003 pairs; dropped 2 with an empty side and 1 longer" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model__d_model": 33}, "model.d_model=33 cannot be split into model.heads=2"),
+        ({"training__schedule": "fast"}, "fast"),
+        ({"model__colour": "red"}, "model.colour"),
+        ({"data__train__src": "missing.src"}, "missing.src does not exist"),
+        ({"data__train__src": "valid.src"}, "train.tgt has 2000 lines but valid.src has 40"),
+        ({"data__tgt_lang": "ja"}, "seq2seq-lightning[ja]"),
+        ({"data__subwords__src_vocab_size": 70}, "data.subwords.src_vocab_size=70"),
+        ({"model__positions": "learned", "model__max_positions": 4}, "model.max_positions=4"),
+        ({"ckpt_path": "last"}, "ckpt_path=last"),
+        ({"init_from": "nowhere"}, "nowhere does not exist"),
+        ({"training__schedule": "linear", "trainer__max_steps": -1}, "trainer.max_steps=-1"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_mistake_is_one_line_that_names_it(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    message: str,
+) -> None:
+    try:
+        status: object = run("fit", *settings(**changes))
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
+
+
+def test_folded_and_fast_attention_learn_the_reverse_task_to_the_same_result(
+    corpus: Path, run: Run
+) -> None:
+    sources = (corpus / "test.src").read_text().splitlines()
+    references = (corpus / "test.tgt").read_text().splitlines()
+    losses, scores = [], []
+    for form in ("folded", "fast"):
+        learned = settings(
+            run=form,
+            training__attention=form,
+            training__lr=0.005,
+            training__dropout__residual=0.0,
+            training__warmup_steps=40,
+            training__schedule="linear",
+            model__d_model=64,
+            model__ff_dim=128,
+            trainer__max_steps=300,
+            trainer__val_check_interval=300,
+            trainer__log_every_n_steps=10,
+        )
+        assert run("fit", *learned) == 0
+        losses.append([float(row["loss"]) for row in metrics(corpus / form) if row["loss"]])
+        hypotheses = Translator.load(form).translate(sources)
+        scores.append(bleu(hypotheses, [references]).value)
+    assert losses[0][:5] == pytest.approx(losses[1][:5], rel=1e-3)
+    assert min(scores) > 95
+
+
+def test_ctrl_c_leaves_a_usable_model(corpus: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "seq2seq",
+        "fit",
+        *map(str, settings(trainer__max_steps=10**6)),
+    ]
+    fit = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 100
+    while not (corpus / "run/checkpoints/step=8.ckpt").exists():
+        assert fit.poll() is None, fit.stdout and fit.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.kill(fit.pid, signal.SIGINT)
+    said, _ = fit.communicate(timeout=60)
+    assert "Traceback" not in said
+    assert "interrupted after" in said
+    assert len(Translator.load("run").translate(["ba de", ""])) == 2
+
+
+@pytest.mark.slow
+def test_two_processes_train_together_and_test_like_one(corpus: Path) -> None:
+    command = [sys.executable, "-m", "seq2seq"]
+    ddp = {"trainer__devices": 2, "trainer__strategy": "ddp"}
+    fit = [*command, "fit", *map(str, settings(**ddp))]
+    subprocess.run(fit, check=True, capture_output=True, timeout=300)
+    test = [*command, "test", "--config", "run/config.yaml"]
+    alone = ["--trainer.devices", "1", "--trainer.strategy", "auto"]
+    together = subprocess.run(test, check=True, capture_output=True, text=True, timeout=300).stdout
+    single = subprocess.run(
+        [*test, *alone], check=True, capture_output=True, text=True, timeout=300
+    )
+    scores = [line for line in together.splitlines() if line.startswith("small: ")]
+    assert len(scores) == 2
+    assert scores == [line for line in single.stdout.splitlines() if line.startswith("small: ")]
