@@ -5,7 +5,6 @@ libraries are objects that an app hands over.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -80,8 +79,8 @@ class ModelStepper:
 class NativeEngine:
     """Searches with our own network, on its device."""
 
-    def __init__(self, network: Transformer, precision: torch.dtype = torch.float32) -> None:
-        self.network, self.precision = network, precision
+    def __init__(self, network: Transformer) -> None:
+        self.network = network
 
     @property
     def max_length(self) -> int | None:
@@ -89,9 +88,7 @@ class NativeEngine:
 
     def search(self, src: Sequence[Sequence[int]], config: SearchConfig) -> list[list[Hypothesis]]:
         device = self.network.output.weight.device
-        low = self.precision != torch.float32
-        autocast = torch.autocast(device.type, self.precision) if low else nullcontext()
-        with torch.inference_mode(), autocast:
+        with torch.inference_mode():
             tokens, src_lens = with_end(*TokenStore(src).padded(range(len(src))))
             limits = torch.tensor([config.max_length(len(ids)) for ids in src])
             if self.network.max_length is not None:

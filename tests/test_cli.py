@@ -1,5 +1,6 @@
 """The command line: verbs, help, and one line for every mistake."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,22 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m seq2seq evaluate {text} {text} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", LIGHTNING_VERBS)
+def test_help_of_the_lightning_verbs_explains_every_setting_of_ours(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["seq2seq", verb, "--help"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    entries = re.split(r"\n  (?=--)", capsys.readouterr().out)
+    unexplained = [
+        entry
+        for entry in entries
+        if re.match(r"--(model|training|search|data)\.", entry)
+        and re.fullmatch(r"\S+( \S+)?\s+(\(type: .*)?", entry, re.DOTALL)
+    ]
+    assert len(entries) > 60
+    assert not unexplained

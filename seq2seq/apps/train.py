@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from jsonargparse import set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -132,6 +133,10 @@ class TranslationCLI(LightningCLI):
             callbacks += _fit_callbacks(run, self._get(self.config_init, "training"))
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
+        if settings.max_steps > 0 and isinstance(settings.val_check_interval, int):
+            # A short run is validated too: at its end.
+            batches = settings.max_steps * settings.accumulate_grad_batches
+            services["val_check_interval"] = min(settings.val_check_interval, batches)
         if settings.precision is None:
             services["precision"] = _precision(settings.accelerator)
         return services
@@ -168,8 +173,8 @@ def _precision(accelerator: Any) -> str:
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         fast, what = torch.cuda.is_bf16_supported(including_emulation=False), "this GPU"
     else:
-        able = torch.cpu.get_capabilities()
-        fast, what = able.get("avx512_bf16", False) or able.get("amx_bf16", False), "this CPU"
+        able = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch cannot tell
+        fast, what = bool(able.get("avx512_bf16") or able.get("amx_bf16")), "this CPU"
     chosen = "bf16-mixed" if fast else "32-true"
     why = "has" if fast else "has no"
     rank_zero_info(f"precision {chosen}: {what} {why} bf16 matrix products")
@@ -190,5 +195,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.argv[1:] = list(argv)
     keep_freed_memory()
     _quiet_lightning()
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
     TranslationCLI()
     return 0

@@ -25,6 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--n-best", type=int, default=1, help="translations of each line")
     parser.add_argument(
+        "--length-penalty",
+        choices=("length", "gnmt"),
+        default="length",
+        help="what a score is divided by (default: length)",
+    )
+    parser.add_argument(
         "--alpha", type=float, default=1.0, help="exponent of the length penalty (default: 1.0)"
     )
     parser.add_argument(
@@ -43,7 +49,12 @@ def run(args: argparse.Namespace) -> None:
     from seq2seq.translator import Translation, Translator
 
     at_least("batch-tokens", args.batch_tokens, 1)
-    config = SearchConfig(beam=args.beam, n_best=args.n_best, alpha=args.alpha)
+    config = SearchConfig(
+        beam=args.beam,
+        n_best=args.n_best,
+        length_penalty=args.length_penalty,
+        alpha=args.alpha,
+    )
     if args.input is None:
         lines = decode_lines(sys.stdin.buffer.read(), "standard input")
     else:

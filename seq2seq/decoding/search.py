@@ -45,9 +45,12 @@ def end_at_limit(log_probs: Tensor, limits: Tensor, length: int) -> Tensor:
     log_probs (B, W, V), limits (B,): so a cut translation still has the score of a whole one, and
     no other sentence of the batch has a say in where it is cut.
     """
+    reached = limits <= length
+    if not reached.any():
+        return log_probs
     ended = torch.full_like(log_probs, -torch.inf)
     ended[..., EOS_ID] = log_probs[..., EOS_ID]
-    return torch.where((limits <= length)[:, None, None], ended, log_probs)
+    return torch.where(reached[:, None, None], ended, log_probs)
 
 
 Search = Callable[[Stepper, Tensor, int, SearchConfig], list[list[Hypothesis]]]

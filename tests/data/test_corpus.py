@@ -56,7 +56,7 @@ def test_a_carriage_return_before_the_end_stays_for_cleaning_to_remove() -> None
 
 def test_a_gz_file_reads_as_what_was_packed_in_one_part_or_several(tmp_path: Path) -> None:
     path = tmp_path / "a.en.gz"
-    path.write_bytes(gzip.compress("one\ntw".encode()) + gzip.compress("ö\n".encode()))
+    path.write_bytes(gzip.compress(b"one\ntw") + gzip.compress("ö\n".encode()))
     assert read_lines(path) == ["one", "twö"]
 
 

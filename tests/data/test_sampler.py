@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -63,9 +64,10 @@ def test_budgets_are_used_pairs_of_one_length_fill_their_batches() -> None:
 
 
 def test_batches_hold_pairs_of_similar_length() -> None:
-    plan = TokenBatchSampler(random_lengths(0, pairs=400), 64, shuffle=False).plan()
-    spans = [[random_lengths(0, pairs=400)[i] for i in batch] for batch in plan]
-    assert all(max(a) <= min(b) for a, b in zip(spans, spans[1:], strict=False))
+    lengths = random_lengths(0, pairs=400)
+    plan = TokenBatchSampler(lengths, 64, shuffle=False).plan()
+    batches = [[lengths[i] for i in batch] for batch in plan]
+    assert all(max(shorter) <= min(longer) for shorter, longer in pairwise(batches))
 
 
 def test_epochs_differ_in_order_and_in_company() -> None:

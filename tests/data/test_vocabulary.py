@@ -16,8 +16,8 @@ from seq2seq.data.vocabulary import subwords_of
 from seq2seq.errors import ConfigError
 from seq2seq.text.subwords import train_subwords
 
-WORDS = ["kare", "tosu", "mino", "la", "s"]
-SENTENCES = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(60)]
+WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
+SENTENCES = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(90)]
 PAIRS = [Pair(sentence, sentence[::-1]) for sentence in SENTENCES]
 JOINT = SubwordConfig(src_vocab_size=290, tgt_vocab_size=290)
 SEPARATE = SubwordConfig(joint=False, src_vocab_size=280, tgt_vocab_size=285)

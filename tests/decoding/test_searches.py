@@ -111,12 +111,12 @@ def config_of(beam: int, **settings: object) -> SearchConfig:
 def trellis(said: tuple[int, ...]) -> Sequence[float]:
     """The likelier first word leads to the less likely translations:
 
-        start --.55--> A --.4--> end       A A end  .55 * .5 * .4 = .11
-              --.45--> B --.8--> end       B end    .45 * .8      = .36
-        A --.5--> A   A --.1--> B   B --.1--> A   B --.1--> B
+    start --.55--> A --.4--> end       A A end  .55 * .5 * .4 = .11
+          --.45--> B --.8--> end       B end    .45 * .8      = .36
+    A --.5--> A   A --.1--> B   B --.1--> A   B --.1--> B
     """
     table = {(): (0.0, 0.55, 0.45), (A,): (0.4, 0.5, 0.1), (B,): (0.8, 0.1, 0.1)}
-    row = (0, 0, 0, *table[said[-1:]], 0)
+    row = (0, 0, 0, *table.get(said[-1:], (1, 0, 0)), 0)
     return [math.log(probability) if probability else -math.inf for probability in row]
 
 
@@ -136,18 +136,11 @@ def test_a_wider_beam_finds_the_path_that_the_narrow_one_dropped() -> None:
     assert same(found, [Hypothesis([B], math.log(0.36)), Hypothesis([A], math.log(0.22))])
 
 
-def test_the_length_penalty_can_turn_the_order_of_the_trellis() -> None:
-    # Per token, at 9 tokens, long beats short: log(.55 * .5**7 * .4) / 9 > log(.36) / 2 is false,
-    # so the penalty is what decides; gnmt with a large exponent prefers the longest.
-    (found,) = searched(beam_search, [trellis], [9], config_of(400, n_best=400, alpha=9.0))
-    by_hand = {
-        hypothesis.tokens[0]: hypothesis.score
-        for hypothesis in reversed(found)
-        if len(hypothesis.tokens) == 1
-    }
-    assert by_hand[B] == pytest.approx(math.log(0.36) / 2**9)
-    assert by_hand[A] == pytest.approx(math.log(0.22) / 2**9)
-    assert len(found[0].tokens) == 8
+def test_a_strong_length_penalty_prefers_the_longer_paths_through_the_trellis() -> None:
+    (found,) = searched(beam_search, [trellis], [3], config_of(13, n_best=4, alpha=3.0))
+    longer = [([A, A], 0.11), ([A, B], 0.55 * 0.1 * 0.8), ([B, B], 0.45 * 0.1 * 0.8)]
+    expected = [Hypothesis(words, math.log(p) / 3**3) for words, p in longer]
+    assert same(found, [*expected, Hypothesis([B], math.log(0.36) / 2**3)])
 
 
 @pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)

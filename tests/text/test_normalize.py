@@ -15,10 +15,9 @@ def test_a_control_or_a_byte_order_mark_becomes_a_space(control: str) -> None:
     assert clean(f"{control}a{control}") == "a"
 
 
-@pytest.mark.parametrize("surrogate", ["\ud800", "\udbff", "\udc00", "\udfff"], ids=ascii)
-def test_a_lone_surrogate_becomes_the_replacement_character(surrogate: str) -> None:
-    assert clean(f"a{surrogate}b") == "a\ufffdb"
-    assert clean(f"a{surrogate}b").encode("utf-8").decode("utf-8") == "a\ufffdb"
+@pytest.mark.parametrize("surrogate", [0xD800, 0xDBFF, 0xDC00, 0xDFFF], ids=hex)
+def test_a_lone_surrogate_becomes_the_replacement_character(surrogate: int) -> None:
+    assert clean(f"a{chr(surrogate)}b") == "a\ufffdb"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,318 @@
+"""The whole trip with tiny random networks; the network itself, asked directly, is the oracle."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig, SearchConfig, SubwordConfig
+from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.errors import ConfigError, ModelFolderError, SentenceError
+from seq2seq.model_folder import SavedModel, save_model
+from seq2seq.nn.transformer import Transformer
+from seq2seq.text.subwords import Subwords, train_subwords
+from seq2seq.translator import Engine, ModelStepper, NativeEngine, Translation, Translator
+
+WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
+TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(90)]
+BLANKS = ["", "   ", "\t", "\u3000", "\r", "\x00\ufeff"]
+LINES = [*TEXTS[:20], "", *TEXTS[20:25], "   ", "karela 今 tosu", "\t", TEXTS[3]]
+
+
+@cache
+def subwords(*, byte_fallback: bool = False) -> Subwords:
+    config = SubwordConfig(byte_fallback=byte_fallback)
+    return Subwords(train_subwords(TEXTS, config, 300 if byte_fallback else 40))
+
+
+@cache
+def random_network(seed: int = 0, **settings: Any) -> Transformer:
+    """Random enough that sentences end at different lengths and say different things."""
+    size = len(subwords())
+    small: dict[str, Any] = {"d_model": 16, "heads": 2, "ff_dim": 24, "encoder_layers": 1}
+    vocabulary = {"src_vocab_size": size, "tgt_vocab_size": size}
+    config = ModelConfig(**{**small, **vocabulary, "tie": "none", **settings})
+    network = Transformer(config).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return network
+
+
+def random_translator(config: SearchConfig | None = None, **options: Any) -> Translator:
+    engine = NativeEngine(random_network())
+    return Translator(engine, subwords(), subwords(), config or SearchConfig(beam=3), **options)
+
+
+@dataclass
+class Echo:
+    """An engine of somebody else: says the source backwards, and keeps what it was asked."""
+
+    max_length: int | None = None
+    asked: list[list[list[int]]] = field(default_factory=list)
+
+    def search(self, src: Sequence[Sequence[int]], config: SearchConfig) -> list[list[Hypothesis]]:
+        self.asked.append([list(ids) for ids in src])
+        return [
+            [Hypothesis(list(ids[::-1]), -float(n)) for n in range(config.n_best)] for ids in src
+        ]
+
+
+def log_probs_of(network: Transformer, src: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    """log P (T, V) of what follows the start token and each of the tokens, all at once."""
+    source = torch.tensor([[*src, EOS_ID]])
+    tgt_in = torch.tensor([[network.start_id, *tokens]])
+    with torch.no_grad():
+        hidden = network(source, torch.tensor([len(src) + 1]), tgt_in)
+        return network.project(hidden)[0].log_softmax(dim=-1)
+
+
+def test_every_line_gives_one_line_in_order() -> None:
+    translator = random_translator()
+    together = translator.translate(LINES)
+    assert len(together) == len(LINES)
+    assert together == [translator.translate([line])[0] for line in LINES]
+    assert len(set(together)) > 10
+    assert translator.translate(LINES[::-1]) == together[::-1]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("batch_tokens", [1, 64])
+def test_batches_have_no_say_in_a_translation_or_its_score(beam: int, batch_tokens: int) -> None:
+    config = SearchConfig(beam=beam, n_best=beam)
+    expected = random_translator(config, batch_tokens=4096).n_best(LINES)
+    found = random_translator(config, batch_tokens=batch_tokens).n_best(LINES)
+    for one, other in zip(found, expected, strict=True):
+        assert [each.text for each in one] == [each.text for each in other]
+        assert [e.score for e in one] == pytest.approx([e.score for e in other], abs=1e-4)
+
+
+def test_blank_lines_stay_blank_and_never_reach_the_engine() -> None:
+    engine = Echo()
+    translator = Translator(engine, subwords(), subwords(), SearchConfig(beam=2, n_best=2))
+    assert translator.n_best(BLANKS) == [[Translation("", 0.0)]] * len(BLANKS)
+    assert engine.asked == []
+    assert random_translator().translate(["", "kare", " "])[::2] == ["", ""]
+    assert random_translator().translate([]) == []
+
+
+@pytest.mark.parametrize("n_best", [1, 2, 4])
+def test_n_best_gives_so_many_best_first_and_translate_gives_the_first(n_best: int) -> None:
+    translator = random_translator(SearchConfig(beam=4, n_best=n_best))
+    found = translator.n_best(TEXTS[:10])
+    assert [len(each) for each in found] == [n_best] * 10
+    for each in found:
+        scores = [translation.score for translation in each]
+        assert scores == sorted(scores, reverse=True)
+    assert translator.translate(TEXTS[:10]) == [each[0].text for each in found]
+
+
+def test_greedy_search_gives_what_a_beam_of_one_gives() -> None:
+    config, network = SearchConfig(beam=1), random_network()
+    ids = [subwords().encode(text) for text in TEXTS[:20]]
+    greedy = NativeEngine(network).search(ids, config)
+    for sentence, (found,) in zip(ids, greedy, strict=True):
+        src = torch.tensor([[*sentence, EOS_ID]])
+        limits = torch.tensor([config.max_length(len(sentence))])
+        with torch.inference_mode():
+            stepper = ModelStepper(network, src, torch.tensor([src.shape[1]]))
+            ((beam,),) = beam_search(stepper, limits, network.start_id, config)
+        assert found.tokens == beam.tokens
+        assert found.score == pytest.approx(beam.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("penalty", ["length", "gnmt"])
+@pytest.mark.parametrize("settings", [{}, {"start_token": "pad", "norm": "post"}], ids=str)
+def test_a_score_is_the_log_probability_of_the_translation_over_the_length_penalty(
+    penalty: Literal["length", "gnmt"], settings: dict[str, Any]
+) -> None:
+    config = SearchConfig(beam=4, n_best=4, length_penalty=penalty, alpha=0.7)
+    network = random_network(1, **settings)
+    ids = [subwords().encode(text) for text in TEXTS[:12]]
+    for src, found in zip(ids, NativeEngine(network).search(ids, config), strict=True):
+        for tokens, score in found:
+            wanted = torch.tensor([*tokens, EOS_ID])
+            each = log_probs_of(network, src, tokens).gather(1, wanted[:, None])
+            length = len(wanted)
+            divisor = length**0.7 if penalty == "length" else ((5 + length) / 6) ** 0.7
+            assert score == pytest.approx(float(each.sum()) / divisor, abs=1e-4)
+
+
+def test_steps_with_a_cache_give_the_log_probabilities_of_the_whole_at_once() -> None:
+    network, width = random_network(2), 3
+    generator = torch.Generator().manual_seed(0)
+    src = torch.randint(4, len(subwords()), (4, 6), generator=generator)
+    src_lens = torch.tensor([6, 2, 4, 1])
+    with torch.no_grad():
+        stepper = ModelStepper(network, src, src_lens)
+        stepper.start(width, 7)
+        sentences = [0, 1, 2, 3]
+        told = [[network.start_id] for _ in range(4 * width)]
+        for step in range(7):
+            found = stepper.step(torch.tensor([row[-1] for row in told]))
+            of_row = [sentence for sentence in sentences for _ in range(width)]
+            hidden = network(src[of_row], src_lens[of_row], torch.tensor(told))
+            whole = network.project(hidden[:, -1]).log_softmax(dim=-1)
+            allowed = [i for i in range(len(subwords())) if i not in (PAD_ID, UNK_ID, BOS_ID)]
+            torch.testing.assert_close(found[:, allowed], whole[:, allowed], atol=1e-4, rtol=0)
+            # Mix the beams of every sentence, and let one sentence go every other step.
+            kept = torch.arange(len(sentences))[: len(sentences) - (step % 2)]
+            beams = torch.randint(width, (len(kept), width), generator=generator)
+            stepper.select(kept, beams)
+            rows = (kept[:, None] * width + beams).flatten().tolist()
+            following = torch.randint(3, len(subwords()), (len(rows),), generator=generator)
+            told = [[*told[r], t] for r, t in zip(rows, following.tolist(), strict=True)]
+            sentences = sentences[: len(kept)]
+    assert sentences == [0]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_translation_never_holds_padding_start_or_unknown_tokens(beam: int) -> None:
+    network = random_network(3, output_bias=True)
+    with torch.no_grad():
+        network.output.bias[[PAD_ID, BOS_ID, UNK_ID]] = 30.0  # what the network would love to say
+    ids = [subwords().encode(text) for text in [*TEXTS[:20], "今 今"]]
+    assert UNK_ID in ids[-1]
+    found = NativeEngine(network).search(ids, SearchConfig(beam=beam, n_best=beam))
+    said = {token for hypotheses in found for each in hypotheses for token in each.tokens}
+    assert said
+    assert not said & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
+
+
+def test_no_translation_is_longer_than_the_settings_allow() -> None:
+    config = SearchConfig(beam=3, n_best=3, max_length_ratio=0.5, max_length_offset=2)
+    ids = [subwords().encode(text) for text in TEXTS[:20]]
+    longest = 0
+    for src, found in zip(ids, NativeEngine(random_network()).search(ids, config), strict=True):
+        assert found
+        for each in found:
+            assert len(each.tokens) + 1 <= len(src) // 2 + 2
+            longest = max(longest, len(each.tokens))
+    assert longest > 5
+
+
+def test_a_sentence_beyond_the_learned_positions_is_told_before_any_search() -> None:
+    too_long = "karela " * 9
+    length = len(subwords().encode(too_long)) + 1
+    engine = Echo(max_length=8)
+    translator = Translator(engine, subwords(), subwords(), SearchConfig(beam=1))
+    expected = rf"sentence 3 has {length} subwords.* end at 8;"
+    with pytest.raises(SentenceError, match=expected):
+        translator.translate(["kare", "", too_long, "tosu"])
+    assert engine.asked == []
+
+
+def test_learned_positions_are_used_to_the_last_one_and_bound_the_translation() -> None:
+    network = random_network(4, positions="learned", max_positions=9)
+    engine = NativeEngine(network)
+    assert engine.max_length == 9
+    translator = Translator(engine, subwords(), subwords(), SearchConfig(beam=2, n_best=2))
+    fitting = next(text for text in TEXTS if len(subwords().encode(text)) == 8)
+    assert len(translator.n_best([fitting])[0]) == 2
+    found = engine.search(
+        [subwords().encode(text) for text in ("kare", fitting)], translator.config
+    )
+    assert max(len(each.tokens) for hypotheses in found for each in hypotheses) <= 8
+    beyond = next(text for text in TEXTS if len(subwords().encode(text)) == 9)
+    with pytest.raises(SentenceError, match=r"sentence 1 has 10 subwords.* end at 9;"):
+        translator.translate([beyond])
+
+
+def test_sinusoidal_positions_reach_a_sentence_of_700_subwords() -> None:
+    sentence = " ".join(["karela"] * 700)
+    ids = subwords().encode(sentence)
+    assert len(ids) >= 700
+    config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_offset=4)
+    translator = random_translator(config)
+    (found,) = translator.n_best([sentence])
+    ((best,),) = translator.engine.search([ids], config)
+    whole = log_probs_of(random_network(), ids, best.tokens)
+    wanted = torch.tensor([*best.tokens, EOS_ID])
+    assert best.score == pytest.approx(float(whole.gather(1, wanted[:, None]).mean()), abs=1e-3)
+    assert found == [Translation(subwords().decode(best.tokens), best.score)]
+
+
+def test_any_object_with_a_search_is_an_engine() -> None:
+    engine: Engine = Echo()
+    translator = Translator(engine, subwords(), subwords(), SearchConfig(beam=2, n_best=2))
+    texts = ["kare tosu", "", "mino"]
+    backwards = [subwords().decode(subwords().encode(text)[::-1]) for text in texts]
+    assert translator.translate(texts) == backwards
+    assert [each.score for each in translator.n_best(texts)[0]] == [0.0, -1.0]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 20, 64, 4096])
+def test_batches_of_similar_sentences_stay_within_the_budget_or_are_one_sentence(
+    batch_tokens: int,
+) -> None:
+    engine = Echo()
+    translator = Translator(engine, subwords(), subwords(), batch_tokens=batch_tokens)
+    translator.translate(LINES)
+    for batch in engine.asked:
+        assert len(batch) == 1 or len(batch) * max(len(ids) + 1 for ids in batch) <= batch_tokens
+    asked = [ids for batch in engine.asked for ids in batch]
+    encoded = [ids for ids in map(subwords().encode, LINES) if ids]
+    assert sorted(asked) == sorted(encoded)
+    assert [len(ids) for ids in asked] == sorted(map(len, encoded), reverse=True)
+
+
+def test_a_translation_is_one_line_whatever_the_engine_says() -> None:
+    fallback = subwords(byte_fallback=True)
+
+    class Everything(Echo):
+        def search(
+            self, src: Sequence[Sequence[int]], config: SearchConfig
+        ) -> list[list[Hypothesis]]:
+            return [[Hypothesis([i for i in range(4, len(fallback)) for _ in "ab"], 0.0)]]
+
+    (text,) = Translator(Everything(), fallback, fallback).translate(["kare"])
+    assert len(text) > 100
+    assert not {"\n", "\r", "\t", "\x00"} & set(text)
+
+
+def test_progress_is_told_of_every_sentence_once() -> None:
+    told: list[int] = []
+    random_translator(batch_tokens=64).translate(LINES, told.append)
+    assert sum(told) == len(LINES)
+    assert len(told) > 3
+
+
+def test_another_search_leaves_the_translator_as_it_was() -> None:
+    translator = random_translator(SearchConfig(beam=2))
+    other = translator.with_config(SearchConfig(beam=4, n_best=4))
+    assert len(other.n_best(["kare"])[0]) == 4
+    assert translator.config == SearchConfig(beam=2)
+    assert len(translator.n_best(["kare"])[0]) == 1
+    assert (other.engine, other.batch_tokens) == (translator.engine, translator.batch_tokens)
+
+
+@pytest.mark.parametrize("place", ["run", "run/model"])
+def test_a_translator_is_loaded_from_a_run_or_a_model_folder(tmp_path: Path, place: str) -> None:
+    save_model(SavedModel(random_network(), subwords(), subwords()), tmp_path / "run" / "model")
+    config = SearchConfig(beam=3)
+    loaded = Translator.load(tmp_path / place, config, device="cpu", batch_tokens=77)
+    assert loaded.translate(LINES) == random_translator(config).translate(LINES)
+    assert (loaded.config, loaded.batch_tokens) == (config, 77)
+    greedy = loaded.with_config(replace(config, beam=1)).translate(LINES)
+    assert greedy == random_translator(SearchConfig(beam=1)).translate(LINES)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "abacus", "", "cpu:x"])
+def test_a_device_that_is_not_there_is_named(tmp_path: Path, device: str) -> None:
+    save_model(SavedModel(random_network(), subwords(), subwords()), tmp_path)
+    with pytest.raises(ConfigError, match=f"device={device} cannot be used"):
+        Translator.load(tmp_path, device=device)
+
+
+def test_a_place_without_a_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError, match=f"{tmp_path}/none does not exist"):
+        Translator.load(tmp_path / "none")
