@@ -4,6 +4,7 @@ An Engine turns encoded sentences into hypotheses. The native one is here; engin
 libraries are objects that an app hands over.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,10 @@ class Translation:
     text: str
     score: float
     """Log-probability over the length penalty."""
+
+
+NOTHING = Hypothesis([], -math.inf)
+"""What is found with a network that has diverged: every score is NaN."""
 
 
 class ModelStepper:
@@ -163,7 +168,7 @@ class Translator:
             for index, hypotheses in zip(batch, found, strict=True):
                 results[index] = [
                     Translation(self.tgt_subwords.decode(each.tokens), each.score)
-                    for each in hypotheses
+                    for each in hypotheses or [NOTHING]
                 ]
             tell(len(batch))
         return results

@@ -44,6 +44,7 @@ LIBRARIES = {
                          "evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
+    "jsonargparse":      "apps.train",
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
     "safetensors":       "model_folder",

@@ -173,7 +173,8 @@ def _precision(accelerator: Any) -> str:
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         fast, what = torch.cuda.is_bf16_supported(including_emulation=False), "this GPU"
     else:
-        able = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch cannot tell
+        # An older torch cannot tell.
+        able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
         fast, what = bool(able.get("avx512_bf16") or able.get("amx_bf16")), "this CPU"
     chosen = "bf16-mixed" if fast else "32-true"
     why = "has" if fast else "has no"
