@@ -9,7 +9,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from safetensors import SafetensorError
@@ -43,7 +43,13 @@ def find_model(path: str | Path) -> Path:
     for folder in (path, path / "model"):
         if (folder / CONFIG).is_file():
             return folder
-    what = "has no config.json" if path.is_dir() else "does not exist"
+    what = (
+        "has no config.json"
+        if path.is_dir()
+        else "is a file"
+        if path.exists()
+        else "does not exist"
+    )
     raise ModelFolderError(f"{path} {what}; expected a model folder, or a run folder with model/.")
 
 
@@ -112,14 +118,29 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 
 def _model_config(fields: dict[str, Any], path: Path) -> ModelConfig:
-    known = {field.name for field in dataclasses.fields(ModelConfig)}
+    types = get_type_hints(ModelConfig)
+    known = types.keys()
     if not isinstance(fields, dict) or not fields.keys() <= known:
         unknown = sorted(fields.keys() - known) if isinstance(fields, dict) else fields
         raise ModelFolderError(f"{path} has settings that this seq2seq does not know: {unknown}.")
+    for name, value in fields.items():
+        if not _is(value, types[name]):
+            raise ModelFolderError(f"{path} is damaged: model.{name}={value!r} has a wrong type.")
     try:
-        return ModelConfig(**fields)
+        config = ModelConfig(**fields)
     except (ConfigError, TypeError) as error:
         raise ModelFolderError(f"{path} is damaged: {error}") from None
+    for name in ("src_vocab_size", "tgt_vocab_size"):
+        if not getattr(config, name):
+            raise ModelFolderError(f"{path} is damaged: it lacks model.{name}.")
+    return config
+
+
+def _is(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    kinds = get_args(kind) or (kind,)
+    return type(value) in kinds
 
 
 def _load_weights(network: Transformer, path: Path) -> None:

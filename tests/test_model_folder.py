@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq import model_folder
 from seq2seq.config import AttentionForm, Dropout, ModelConfig, SubwordConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_folder import SavedModel, find_model, load_model, load_subwords, save_model
@@ -130,9 +131,19 @@ def test_the_network_is_described_completely_and_nothing_of_its_training(folder:
 
 @pytest.mark.parametrize("form", ["folded", "fast", "auto"])
 def test_the_form_of_attention_and_dropout_are_chosen_when_loading_and_never_stored(
-    folder: Path, tmp_path: Path, form: AttentionForm
+    folder: Path, tmp_path: Path, form: AttentionForm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = load_model(folder, attention=form, rates=Dropout(residual=0.4))
+    chosen: dict[str, Any] = {}
+
+    def watched(config: ModelConfig, **options: Any) -> Transformer:
+        chosen.update(options)
+        return Transformer(config, **options)
+
+    rates = Dropout(residual=0.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(model_folder, "Transformer", watched)
+        loaded = load_model(folder, attention=form, rates=rates)
+    assert chosen == {"attention": form, "rates": rates}
     assert not loaded.network.training
     torch.testing.assert_close(logits(loaded.network), logits(load_model(folder).network))
     save_model(loaded, tmp_path / "again")

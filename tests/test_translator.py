@@ -1,5 +1,6 @@
 """The whole trip with tiny random networks; the network itself, asked directly, is the oracle."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +22,9 @@ from seq2seq.text.subwords import Subwords, train_subwords
 from seq2seq.translator import Engine, ModelStepper, NativeEngine, Translation, Translator
 
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
-TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(90)]
+TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(90)]
 BLANKS = ["", "   ", "\t", "\u3000", "\r", "\x00\ufeff"]
-LINES = [*TEXTS[:20], "", *TEXTS[20:25], "   ", "karela 今 tosu", "\t", TEXTS[3]]
+LINES = [*TEXTS[:10], "", *TEXTS[11:14], "   ", "karela 今 tosu", "\t", TEXTS[3]]
 
 
 @cache
@@ -37,6 +38,7 @@ def random_network(seed: int = 0, **settings: Any) -> Transformer:
     """Random enough that sentences end at different lengths and say different things."""
     size = len(subwords())
     small: dict[str, Any] = {"d_model": 16, "heads": 2, "ff_dim": 24, "encoder_layers": 1}
+    small["decoder_layers"] = 2
     vocabulary = {"src_vocab_size": size, "tgt_vocab_size": size}
     config = ModelConfig(**{**small, **vocabulary, "tie": "none", **settings})
     network = Transformer(config).eval()
@@ -48,9 +50,14 @@ def random_network(seed: int = 0, **settings: Any) -> Transformer:
     return network
 
 
+def searching(beam: int, **settings: Any) -> SearchConfig:
+    """Short translations, so that the tests are fast."""
+    return replace(SearchConfig(beam=beam, max_length_ratio=1.0, max_length_offset=3), **settings)
+
+
 def random_translator(config: SearchConfig | None = None, **options: Any) -> Translator:
     engine = NativeEngine(random_network())
-    return Translator(engine, subwords(), subwords(), config or SearchConfig(beam=3), **options)
+    return Translator(engine, subwords(), subwords(), config or searching(3), **options)
 
 
 @dataclass
@@ -81,14 +88,14 @@ def test_every_line_gives_one_line_in_order() -> None:
     together = translator.translate(LINES)
     assert len(together) == len(LINES)
     assert together == [translator.translate([line])[0] for line in LINES]
-    assert len(set(together)) > 10
+    assert len(set(together)) > 8
     assert translator.translate(LINES[::-1]) == together[::-1]
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("batch_tokens", [1, 64])
 def test_batches_have_no_say_in_a_translation_or_its_score(beam: int, batch_tokens: int) -> None:
-    config = SearchConfig(beam=beam, n_best=beam)
+    config = searching(beam, n_best=beam)
     expected = random_translator(config, batch_tokens=4096).n_best(LINES)
     found = random_translator(config, batch_tokens=batch_tokens).n_best(LINES)
     for one, other in zip(found, expected, strict=True):
@@ -98,7 +105,7 @@ def test_batches_have_no_say_in_a_translation_or_its_score(beam: int, batch_toke
 
 def test_blank_lines_stay_blank_and_never_reach_the_engine() -> None:
     engine = Echo()
-    translator = Translator(engine, subwords(), subwords(), SearchConfig(beam=2, n_best=2))
+    translator = Translator(engine, subwords(), subwords(), searching(2, n_best=2))
     assert translator.n_best(BLANKS) == [[Translation("", 0.0)]] * len(BLANKS)
     assert engine.asked == []
     assert random_translator().translate(["", "kare", " "])[::2] == ["", ""]
@@ -107,7 +114,7 @@ def test_blank_lines_stay_blank_and_never_reach_the_engine() -> None:
 
 @pytest.mark.parametrize("n_best", [1, 2, 4])
 def test_n_best_gives_so_many_best_first_and_translate_gives_the_first(n_best: int) -> None:
-    translator = random_translator(SearchConfig(beam=4, n_best=n_best))
+    translator = random_translator(searching(4, n_best=n_best))
     found = translator.n_best(TEXTS[:10])
     assert [len(each) for each in found] == [n_best] * 10
     for each in found:
@@ -117,7 +124,7 @@ def test_n_best_gives_so_many_best_first_and_translate_gives_the_first(n_best: i
 
 
 def test_greedy_search_gives_what_a_beam_of_one_gives() -> None:
-    config, network = SearchConfig(beam=1), random_network()
+    config, network = searching(1), random_network()
     ids = [subwords().encode(text) for text in TEXTS[:20]]
     greedy = NativeEngine(network).search(ids, config)
     for sentence, (found,) in zip(ids, greedy, strict=True):
@@ -135,7 +142,7 @@ def test_greedy_search_gives_what_a_beam_of_one_gives() -> None:
 def test_a_score_is_the_log_probability_of_the_translation_over_the_length_penalty(
     penalty: Literal["length", "gnmt"], settings: dict[str, Any]
 ) -> None:
-    config = SearchConfig(beam=4, n_best=4, length_penalty=penalty, alpha=0.7)
+    config = searching(4, n_best=4, length_penalty=penalty, alpha=0.7)
     network = random_network(1, **settings)
     ids = [subwords().encode(text) for text in TEXTS[:12]]
     for src, found in zip(ids, NativeEngine(network).search(ids, config), strict=True):
@@ -182,10 +189,22 @@ def test_a_translation_never_holds_padding_start_or_unknown_tokens(beam: int) ->
         network.output.bias[[PAD_ID, BOS_ID, UNK_ID]] = 30.0  # what the network would love to say
     ids = [subwords().encode(text) for text in [*TEXTS[:20], "今 今"]]
     assert UNK_ID in ids[-1]
-    found = NativeEngine(network).search(ids, SearchConfig(beam=beam, n_best=beam))
+    found = NativeEngine(network).search(ids, searching(beam, n_best=beam))
     said = {token for hypotheses in found for each in hypotheses for token in each.tokens}
     assert said
     assert not said & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_network_that_has_diverged_says_nothing_with_no_score(beam: int) -> None:
+    network = random_network(5)
+    with torch.no_grad():
+        network.output.weight.fill_(math.nan)
+    config = searching(beam, n_best=beam)
+    translator = Translator(NativeEngine(network), subwords(), subwords(), config)
+    assert translator.translate(["kare", "", "tosu mino"]) == ["", "", ""]
+    found = translator.n_best(["kare", "tosu mino"])
+    assert all(each and not math.isfinite(each[0].score) for each in found)
 
 
 def test_no_translation_is_longer_than_the_settings_allow() -> None:
@@ -197,7 +216,7 @@ def test_no_translation_is_longer_than_the_settings_allow() -> None:
         for each in found:
             assert len(each.tokens) + 1 <= len(src) // 2 + 2
             longest = max(longest, len(each.tokens))
-    assert longest > 5
+    assert longest >= 5
 
 
 def test_a_sentence_beyond_the_learned_positions_is_told_before_any_search() -> None:
@@ -281,7 +300,7 @@ def test_a_translation_is_one_line_whatever_the_engine_says() -> None:
 
 def test_progress_is_told_of_every_sentence_once() -> None:
     told: list[int] = []
-    random_translator(batch_tokens=64).translate(LINES, told.append)
+    random_translator(batch_tokens=20).translate(LINES, told.append)
     assert sum(told) == len(LINES)
     assert len(told) > 3
 
@@ -298,12 +317,12 @@ def test_another_search_leaves_the_translator_as_it_was() -> None:
 @pytest.mark.parametrize("place", ["run", "run/model"])
 def test_a_translator_is_loaded_from_a_run_or_a_model_folder(tmp_path: Path, place: str) -> None:
     save_model(SavedModel(random_network(), subwords(), subwords()), tmp_path / "run" / "model")
-    config = SearchConfig(beam=3)
+    config = searching(3)
     loaded = Translator.load(tmp_path / place, config, device="cpu", batch_tokens=77)
     assert loaded.translate(LINES) == random_translator(config).translate(LINES)
     assert (loaded.config, loaded.batch_tokens) == (config, 77)
     greedy = loaded.with_config(replace(config, beam=1)).translate(LINES)
-    assert greedy == random_translator(SearchConfig(beam=1)).translate(LINES)
+    assert greedy == random_translator(searching(1)).translate(LINES)
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus", "", "cpu:x"])

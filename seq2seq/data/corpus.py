@@ -54,6 +54,8 @@ def read_lines(path: str | Path) -> list[str]:
         raise CorpusError(f"{path} may not be read: permission denied.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise CorpusError(f"{path} is no complete gzip file: {error}.") from None
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
     return decode_lines(raw, str(path))
 
 
@@ -104,8 +106,3 @@ def _read_tsv(path: str) -> list[Pair]:
             raise CorpusError(f"{path} line {number} has no tab; expected source TAB translation.")
         pairs.append(Pair(columns[0], columns[1]))
     return pairs
-
-
-def source_lines(files: CorpusFiles) -> list[str]:
-    """The source side alone."""
-    return [pair.src for pair in read_pairs(files)] if files.src is None else read_lines(files.src)

@@ -74,14 +74,15 @@ class ResumableLoader(DataLoader[Batch]):
     sampler: TokenBatchSampler
     _seen = 0
     """Batches of this epoch that were handed out."""
+    _begun = False
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         sampler = self.sampler
         if self._seen >= len(sampler):
             sampler.epoch, sampler.start = sampler.epoch + 1, 0
-        elif self._seen:
+        elif self._begun:
             sampler.start = 0
-        self._seen = sampler.start
+        self._seen, self._begun = sampler.start, True
         for batch in super().__iter__():
             self._seen += 1
             yield batch
@@ -95,4 +96,6 @@ class ResumableLoader(DataLoader[Batch]):
         return {"epoch": self.sampler.epoch, "batches": self._seen}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.sampler.epoch, self.sampler.start, self._seen = state["epoch"], state["batches"], 0
+        self.sampler.epoch = state["epoch"]
+        self.sampler.start = self._seen = state["batches"]
+        self._begun = False

@@ -50,11 +50,11 @@ class TokenBatchSampler(Sampler[list[int]]):
         if self.shuffle:
             rng.shuffle(order)  # equal lengths meet in another order every epoch
         order.sort(key=lambda index: self.lengths[index])
-        batches: list[list[int]] = [[]]
+        batches: list[list[int]] = []
         longest = 0
         for index in order:
             longest = max(longest, *self.lengths[index])
-            if batches[-1] and (len(batches[-1]) + 1) * longest > self.batch_tokens:
+            if not batches or (len(batches[-1]) + 1) * longest > self.batch_tokens:
                 batches.append([])
                 longest = max(self.lengths[index])
             batches[-1].append(index)

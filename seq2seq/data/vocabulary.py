@@ -39,7 +39,8 @@ def _cached(texts: Sequence[str], config: SubwordConfig, size: int, cache: Path)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         serialized = train_subwords(texts, config, size)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(serialized)
-        os.replace(file.name, path)  # a killed or parallel run leaves no half model
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            new = Path(scratch) / path.name
+            new.write_bytes(serialized)
+            os.replace(new, path)  # a killed or parallel run leaves no half model
     return Subwords.load(path)

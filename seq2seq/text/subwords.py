@@ -1,6 +1,7 @@
 """Subwords: text to ids and back. The only file that knows SentencePiece."""
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Subwords:
             subwords = cls(path.read_bytes())
         except FileNotFoundError:
             raise ModelFolderError(f"{path} does not exist.") from None
+        except OSError as error:
+            raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
         except RuntimeError:
             raise ModelFolderError(f"{path} is damaged: not a SentencePiece model.") from None
         special = [subwords._model.IdToPiece(i) for i in range(4)] if len(subwords) >= 4 else []
@@ -44,21 +47,26 @@ class Subwords:
 
     def normalized(self, text: str) -> str:
         """The text as the model sees it."""
-        return str(self._model.Normalize(clean(text)))
+        return str(self._model.Normalize(_line(text))).replace("\u2581", " ").strip()
 
     def encode(self, text: str) -> list[int]:
-        return list(self._model.Encode(clean(text)))
+        return list(self._model.Encode(_line(text)))
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """The same for many texts, on all cores."""
-        return list(self._model.Encode([clean(text) for text in texts], num_threads=-1))
+        return list(self._model.Encode([_line(text) for text in texts], num_threads=-1))
 
     def decode(self, ids: Sequence[int]) -> str:
-        return str(self._model.Decode(list(ids)))
+        return clean(self._model.Decode(list(ids)))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords themselves, with U+2581 for a space: for people to read."""
         return [str(self._model.IdToPiece(i)) for i in ids]
+
+
+def _line(text: str) -> str:
+    """SentencePiece writes a space as U+2581 and reads it back as one."""
+    return clean(text.replace("\u2581", " "))
 
 
 def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int) -> bytes:
@@ -67,7 +75,7 @@ def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int)
     serialized = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=map(clean, texts),
+            sentence_iterator=map(_line, texts),
             model_writer=serialized,
             model_type=config.kind,
             vocab_size=vocab_size,
@@ -86,9 +94,19 @@ def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int)
             minloglevel=2,
         )
     except RuntimeError as error:
-        reason = str(error).rsplit("] ", 1)[-1].strip() or str(error)
         raise ConfigError(
-            f"data.subwords: SentencePiece cannot train {vocab_size} {config.kind} subwords on "
-            f"this corpus: {reason}"
+            f"data.subwords: cannot train {vocab_size} {config.kind} subwords on this corpus: "
+            f"{_reason(str(error))}"
         ) from None
     return serialized.getvalue()
+
+
+def _reason(message: str) -> str:
+    """What SentencePiece says, in words of our settings."""
+    if found := re.search(r"too high.*<= (\d+)", message):
+        return f"the text gives no more than {found[1]}; use a vocabulary size <= {found[1]}."
+    if found := re.search(r"smaller than required_chars.* vs (\d+)", message):
+        return f"its characters and bytes alone are {found[1]}; use a larger vocabulary size."
+    if "sentences_.empty()" in message:
+        return "there is no text in it."
+    return message

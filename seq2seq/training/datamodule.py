@@ -8,7 +8,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from seq2seq.config import SubwordConfig, at_least
-from seq2seq.data.corpus import CorpusFiles, Pair, read_pairs, source_lines
+from seq2seq.data.corpus import CorpusFiles, Pair, read_lines, read_pairs
 from seq2seq.data.dataset import (
     EncodedCorpus,
     ResumableLoader,
@@ -100,8 +100,10 @@ class CorpusDataModule(pl.LightningDataModule):
         if stage == "predict":
             if self.predict is None:
                 raise ConfigError("data.predict is not set; give a file of source sentences.")
-            files = CorpusFiles(src=self.predict, tgt=self.predict)
-            self._encode("predict", [Pair(line, "") for line in source_lines(files)])
+            lines = read_lines(self.predict)
+            if not lines:
+                raise CorpusError(f"{self.predict} is empty; there is nothing to translate.")
+            self._encode("predict", [Pair(line, "") for line in lines])
 
     def train_dataloader(self) -> ResumableLoader:
         dataset = TrainingBatches(self.encoded["train"], self.start_id)

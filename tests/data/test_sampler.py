@@ -63,6 +63,14 @@ def test_budgets_are_used_pairs_of_one_length_fill_their_batches() -> None:
     assert sorted(sizes) == [2, *[8] * 6]
 
 
+def test_a_batch_is_closed_only_when_the_next_pair_would_not_fit() -> None:
+    for seed in range(30):
+        lengths = random_lengths(seed, pairs=100)
+        for batch, following in pairwise(TokenBatchSampler(lengths, 64, shuffle=False).plan()):
+            longest = max(max(lengths[i]) for i in [*batch, following[0]])
+            assert (len(batch) + 1) * longest > 64
+
+
 def test_batches_hold_pairs_of_similar_length() -> None:
     lengths = random_lengths(0, pairs=400)
     plan = TokenBatchSampler(lengths, 64, shuffle=False).plan()

@@ -91,6 +91,30 @@ def exhaustive(model: Model, limit: int, config: SearchConfig) -> list[Hypothesi
     return sorted(scored, key=lambda hypothesis: hypothesis.score, reverse=True)
 
 
+def textbook_beam(model: Model, limit: int, config: SearchConfig) -> list[Hypothesis]:
+    """Beam search as its docstring tells it, with lists, one sentence at a time."""
+    finished: list[Hypothesis] = []
+    beams: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for length in range(1, limit + 1):
+        going_on = [
+            (total + log_prob, (*said, token))
+            for total, said in beams
+            for token, log_prob in enumerate(model(said))
+            if log_prob > -math.inf and (token == EOS_ID or length < limit)
+        ]
+        going_on.sort(reverse=True)
+        penalty = length_penalty(length, config)
+        finished += [
+            Hypothesis(list(said[:-1]), total / penalty)
+            for total, said in going_on[: config.beam]
+            if said[-1] == EOS_ID
+        ]
+        beams = [each for each in going_on if each[1][-1] != EOS_ID][: config.beam]
+        if len(finished) >= config.beam:
+            break
+    return sorted(finished, key=lambda each: each.score, reverse=True)[: config.n_best]
+
+
 def searched(
     search: Search, models: Sequence[Model], limits: Sequence[int], config: SearchConfig
 ) -> list[list[Hypothesis]]:
@@ -179,6 +203,19 @@ def test_beam_search_of_full_width_is_exhaustive_search(
     models = [random_model(seed) for seed in range(8)]
     found = searched(beam_search, models, [limit] * 8, config)
     assert all(map(same, found, (exhaustive(model, limit, config) for model in models)))
+
+
+@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_beam_search_is_the_textbooks(
+    width: int, penalty: Literal["length", "gnmt"], alpha: float
+) -> None:
+    config = config_of(width, n_best=width, length_penalty=penalty, alpha=alpha)
+    models = [random_model(seed) for seed in range(30)]
+    limits = [seed % 7 + 1 for seed in range(30)]
+    found = searched(beam_search, models, limits, config)
+    expected = [textbook_beam(m, limit, config) for m, limit in zip(models, limits, strict=True)]
+    assert all(map(same, found, expected))
 
 
 def test_a_wider_beam_without_length_penalty_is_never_worse_when_full() -> None:

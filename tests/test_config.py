@@ -1,0 +1,122 @@
+"""Every setting that cannot work is refused in one sentence that names it and its value."""
+
+import re
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, fields
+from typing import Any, Literal
+
+import pytest
+
+from seq2seq.config import Dropout, ModelConfig, SearchConfig, SubwordConfig
+from seq2seq.errors import ConfigError
+
+MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (
+        ModelConfig,
+        {"d_model": 500, "heads": 8},
+        r"model\.d_model=500 .* model\.heads=8 .* e\.g\. 496",
+    ),
+    (ModelConfig, {"d_model": 4, "heads": 8}, r"model\.d_model=4 .* model\.heads=8 .* e\.g\. 8"),
+    (ModelConfig, {"d_model": 0}, r"model\.d_model=0 .* at least 1"),
+    (ModelConfig, {"heads": -1}, r"model\.heads=-1 .* at least 1"),
+    (ModelConfig, {"head_dim": 0}, r"model\.head_dim=0 .* at least 1"),
+    (ModelConfig, {"ff_dim": 0}, r"model\.ff_dim=0 .* at least 1"),
+    (ModelConfig, {"max_positions": 0}, r"model\.max_positions=0 .* at least 1"),
+    (ModelConfig, {"encoder_layers": -1}, r"model\.encoder_layers=-1 .* at least 0"),
+    (ModelConfig, {"decoder_layers": -2}, r"model\.decoder_layers=-2 .* at least 0"),
+    (ModelConfig, {"src_vocab_size": -3}, r"model\.src_vocab_size=-3 .* at least 0"),
+    (ModelConfig, {"tgt_vocab_size": -4}, r"model\.tgt_vocab_size=-4 .* at least 0"),
+    (ModelConfig, {"d_model": True}, r"model\.d_model=True .* number"),
+    (ModelConfig, {"heads": "4"}, r"model\.heads=4 .* number"),
+    (ModelConfig, {"norm": "rms"}, r"model\.norm=rms .* one of pre, post"),
+    (ModelConfig, {"activation": "tanh"}, r"activation=tanh .* relu, gelu, silu, swiglu"),
+    (ModelConfig, {"positions": "rope"}, r"positions=rope .* sinusoidal, learned"),
+    (ModelConfig, {"tie": "both"}, r"tie=both .* none, source-target, target-output, all"),
+    (ModelConfig, {"start_token": "eos"}, r"start_token=eos .* one of bos, pad"),
+    (
+        ModelConfig,
+        {"d_model": 9, "heads": 3},
+        r"model\.d_model=9 is odd.* model\.positions=learned",
+    ),
+    (
+        ModelConfig,
+        {"tie": "all", "src_vocab_size": 80, "tgt_vocab_size": 90},
+        r"model\.tie=all .* 80 source and 90 target .* model\.tie=target-output",
+    ),
+    (
+        ModelConfig,
+        {"tie": "source-target", "src_vocab_size": 80, "tgt_vocab_size": 90},
+        r"model\.tie=source-target .* 80 source and 90 target",
+    ),
+    (Dropout, {"residual": 1.0}, r"training\.dropout\.residual=1\.0 .* up to, not including, 1"),
+    (Dropout, {"attention": -0.1}, r"training\.dropout\.attention=-0\.1 "),
+    (Dropout, {"activation": float("nan")}, r"training\.dropout\.activation=nan "),
+    (SubwordConfig, {"kind": "wordpiece"}, r"data\.subwords\.kind=wordpiece .* unigram, bpe"),
+    (SubwordConfig, {"normalization": "nfd"}, r"normalization=nfd .* nfkc, identity"),
+    (SubwordConfig, {"src_vocab_size": 7}, r"data\.subwords\.src_vocab_size=7 .* at least 8"),
+    (SubwordConfig, {"tgt_vocab_size": 5}, r"data\.subwords\.tgt_vocab_size=5 .* at least 8"),
+    (
+        SubwordConfig,
+        {"src_vocab_size": 70, "tgt_vocab_size": 60},
+        r"subwords\.src_vocab_size=70 .*subwords\.tgt_vocab_size=60 .*joint=true .* joint=false",
+    ),
+    (SearchConfig, {"beam": 0}, r"search\.beam=0 .* at least 1"),
+    (SearchConfig, {"n_best": 0}, r"search\.n_best=0 .* at least 1"),
+    (SearchConfig, {"n_best": 6, "beam": 5}, r"search\.n_best=6 .* search\.beam=5"),
+    (SearchConfig, {"alpha": -1}, r"search\.alpha=-1 .* at least 0"),
+    (SearchConfig, {"max_length_ratio": -2}, r"search\.max_length_ratio=-2 .* at least 0"),
+    (SearchConfig, {"max_length_offset": 0}, r"search\.max_length_offset=0 .* at least 1"),
+    (SearchConfig, {"length_penalty": "wu"}, r"length_penalty=wu .* one of length, gnmt"),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "expected"), MISTAKES, ids=lambda value: str(value))
+def test_a_mistake_names_setting_and_value(
+    kind: Callable[..., Any], settings: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected) as caught:
+        kind(**settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_the_width_that_an_error_advises_works(positions: Literal["sinusoidal", "learned"]) -> None:
+    for d_model in range(1, 40):
+        for heads in range(1, 9):
+            try:
+                ModelConfig(d_model=d_model, heads=heads, positions=positions)
+            except ConfigError as error:
+                if advised := re.search(r"e\.g\. (\d+)", str(error)):
+                    ModelConfig(d_model=int(advised[1]), heads=heads, positions=positions)
+
+
+@pytest.mark.parametrize("config", [ModelConfig(), Dropout(), SubwordConfig(), SearchConfig()])
+def test_the_defaults_work_and_nothing_can_be_changed_afterwards(config: Any) -> None:
+    for field in fields(config):
+        with pytest.raises(FrozenInstanceError):
+            setattr(config, field.name, getattr(config, field.name))
+
+
+def test_what_goes_together_is_accepted() -> None:
+    ModelConfig(d_model=500, heads=8, head_dim=64)
+    ModelConfig(d_model=9, heads=3, positions="learned")
+    ModelConfig(tie="target-output", src_vocab_size=80, tgt_vocab_size=90)
+    ModelConfig(encoder_layers=0, decoder_layers=0)
+    SubwordConfig(joint=False, src_vocab_size=70, tgt_vocab_size=60)
+    SearchConfig(beam=5, n_best=5, alpha=0)
+    Dropout(residual=0.0, attention=0.99)
+
+
+def test_a_head_is_as_wide_as_set_or_its_share_of_the_model() -> None:
+    assert ModelConfig(d_model=12, heads=3).head_width == 4
+    assert ModelConfig(d_model=12, heads=3, head_dim=5).head_width == 5
+
+
+@pytest.mark.parametrize(
+    ("ratio", "offset", "src_length", "most"), [(2.0, 10, 7, 24), (1.5, 1, 3, 5), (0, 4, 99, 4)]
+)
+def test_a_translation_is_at_most_ratio_times_source_plus_offset_long(
+    ratio: float, offset: int, src_length: int, most: int
+) -> None:
+    config = SearchConfig(max_length_ratio=ratio, max_length_offset=offset)
+    assert config.max_length(src_length) == most
