@@ -70,7 +70,9 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "settings", "expected"), MISTAKES, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("kind", "settings", "expected"), MISTAKES, ids=lambda x: getattr(x, "__name__", str(x))
+)
 def test_a_mistake_names_setting_and_value(
     kind: Callable[..., Any], settings: dict[str, Any], expected: str
 ) -> None:
