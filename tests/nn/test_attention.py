@@ -108,6 +108,7 @@ def test_dropout_zeroes_and_scales_weights_not_values(form: str) -> None:
     kept = dropped != 0
     torch.testing.assert_close(dropped[kept], 2 * weights[kept])
     assert 0.3 < kept[weights != 0].float().mean() < 0.7
+    assert (kept[:, :, 0] != kept[:, :, 1]).any()  # a value is dropped for one query, not for all
 
 
 def test_auto_is_one_of_the_forms_and_an_unknown_name_is_none() -> None:

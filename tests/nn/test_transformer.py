@@ -456,14 +456,25 @@ def test_swiglu_is_the_papers_equation() -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_logits_are_normalised_hidden_vectors_times_the_table(norm: str) -> None:
-    network = build({"norm": norm, "output_bias": True})
+def test_memory_and_hidden_vectors_are_normalised_last(norm: str) -> None:
+    network = build({"norm": norm})
     (src, lens), tgt = sentences(), targets()
-    hidden = network(src, lens, tgt)
-    last: Any = network.decoder[-1]
-    last = network.decoder_norm if norm == "pre" else last.feed_forward_residual.norm
-    centred = (hidden - last.bias) / last.weight
-    torch.testing.assert_close(centred.mean(dim=-1), torch.zeros(B, T), atol=1e-5, rtol=0)
+    memory, hidden = network.encode(src, lens), network(src, lens, tgt)
+    for vectors, layers, last in (
+        (memory, network.encoder, network.encoder_norm),
+        (hidden, network.decoder, network.decoder_norm),
+    ):
+        layer: Any = layers[-1]
+        norm_module: Any = last if norm == "pre" else layer.feed_forward_residual.norm
+        raw = (vectors - norm_module.bias) / norm_module.weight
+        zero, one = torch.zeros(raw.shape[:2]), torch.ones(raw.shape[:2])
+        torch.testing.assert_close(raw.mean(dim=-1), zero, atol=1e-5, rtol=0)
+        torch.testing.assert_close(raw.var(dim=-1, correction=0), one, atol=1e-3, rtol=0)
+
+
+def test_logits_are_hidden_vectors_times_the_tied_table() -> None:
+    network = build({"output_bias": True})
+    hidden = torch.randn(B, T, D)
     by_hand = hidden @ network.tgt_embedding.weight.T + network.output.bias
     torch.testing.assert_close(network.project(hidden), by_hand)
 
@@ -520,4 +531,5 @@ def test_bf16_autocast_gives_the_same_but_for_rounding(
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
-    return float((found.float() - expected).norm() / expected.norm())
+    error: float = ((found.float() - expected).norm() / expected.norm()).item()
+    return error
