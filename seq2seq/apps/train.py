@@ -6,6 +6,7 @@ Lightning's own. A run lives in one folder, `--run`.
 """
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -82,7 +83,13 @@ class TranslationCLI(LightningCLI):
             "--init_from",
             type=str | None,
             default=None,
-            help="model or run folder whose weights and subwords are the start",
+            help="fit: model or run folder whose weights and subwords are the start",
+        )
+        parser.add_argument(
+            "--model_folder",
+            type=str | None,
+            default=None,
+            help="validate, test, predict: model or run folder to use (default: the run's)",
         )
         parser.add_class_arguments(ModelConfig, "model", skip={"src_vocab_size", "tgt_vocab_size"})
         parser.add_class_arguments(Recipe, "training")
@@ -105,13 +112,18 @@ class TranslationCLI(LightningCLI):
                     f"run={run} already holds a run; choose another --run, or go on with it: "
                     f"--ckpt_path last."
                 )
-        elif settings.init_from is None:
-            settings.init_from = str(find_model(run))
+            if settings.model_folder is not None:
+                raise ConfigError(
+                    f"model_folder={settings.model_folder} is for validate, test and predict; "
+                    f"a fit starts from --init_from."
+                )
+        else:
+            settings.init_from = str(find_model(settings.model_folder or run))
         settings.data.subwords_from = settings.init_from
         settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
 
     def instantiate_classes(self) -> None:
-        self.config_init = self.parser.instantiate_classes(self.config)
+        self.config_init = self.parser.instantiate(self.config)
         run = Path(self._get(self.config_init, "run"))
         self.datamodule: LightningDataModule = self._get(self.config_init, "data")
         self.model = TranslationModule(
@@ -127,7 +139,9 @@ class TranslationCLI(LightningCLI):
     def _run_services(self, run: Path) -> dict[str, Any]:
         """Trainer settings that follow from the run folder, the recipe and the device."""
         settings = self._get(self.config_init, "trainer")
-        callbacks = [*(settings.callbacks or []), ProgressBar()]
+        callbacks = list(settings.callbacks or [])
+        if settings.enable_progress_bar is not False:
+            callbacks.append(ProgressBar())
         services: dict[str, Any] = {"callbacks": callbacks}
         if self.subcommand == "fit":
             callbacks += _fit_callbacks(run, self._get(self.config_init, "training"))
@@ -184,9 +198,16 @@ def _precision(accelerator: Any) -> str:
 
 def _quiet_lightning() -> None:
     """Keep Lightning's advertisements, and advice that does not apply here, off the terminal."""
+    # Lightning still calls what jsonargparse 4 deprecates; constraints keep 5 away.
+    os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
         logging.getLogger(name).addFilter(lambda record: "litlogger" not in record.getMessage())
-    for pattern in (".*does not have many workers.*", r".*isinstance\(treespec, LeafSpec\).*"):
+    for pattern in (
+        ".*does not have many workers.*",
+        ".*smaller than the logging interval.*",
+        ".*Checkpoint directory .* exists and is not empty.*",  # so it is when a run goes on
+        r".*isinstance\(treespec, LeafSpec\).*",
+    ):
         warnings.filterwarnings("ignore", pattern)
 
 

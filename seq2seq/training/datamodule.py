@@ -92,8 +92,8 @@ class CorpusDataModule(pl.LightningDataModule):
         if stage == "test":
             if not self.test:
                 raise ConfigError(
-                    "data.test is not set; name a test set: --data.test.NAME.src FILE "
-                    "--data.test.NAME.tgt FILE."
+                    "data.test is not set; name a test set: "
+                    "--data.test '{NAME: {src: FILE, tgt: FILE}}'."
                 )
             for name, files in self.test.items():
                 self._encode(f"test/{name}", read_pairs(files))

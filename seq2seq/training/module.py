@@ -74,7 +74,8 @@ class TranslationModule(pl.LightningModule):
             recipe, data = self.recipe, self.data
             if self.init_from is not None:
                 saved = load_model(self.init_from, rates=recipe.dropout, attention=recipe.attention)
-                self._refuse_other_architecture(asdict(saved.network.config), self.init_from)
+                if self.trainer.state.fn == "fit":
+                    self._refuse_other_architecture(asdict(saved.network.config), self.init_from)
                 self.network = saved.network.train()
             else:
                 config = replace(
@@ -251,8 +252,8 @@ class TranslationModule(pl.LightningModule):
     def test_step(self, batch: TextBatch, batch_index: int, dataloader_idx: int = 0) -> None:
         self._collect(list(self.data.test)[dataloader_idx], batch)
 
-    def predict_step(self, batch: TextBatch, batch_index: int) -> None:
-        self._collect("predict", batch)
+    def predict_step(self, batch: TextBatch, batch_index: int) -> list[Translation]:
+        return self._collect("predict", batch)
 
     def on_test_epoch_end(self) -> None:
         for name in self.data.test:
@@ -261,7 +262,6 @@ class TranslationModule(pl.LightningModule):
             hypotheses = [translation.text for translation in best]
             scores = evaluate(hypotheses, [references], self.data.tgt_lang)
             for score in scores:
-                self.log(f"{name}/{score.name}", score.value, logger=True, rank_zero_only=True)
                 rank_zero_only(print)(f"{name}: {score}")
             self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
 
@@ -274,10 +274,11 @@ class TranslationModule(pl.LightningModule):
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         self._write("predictions.jsonl", lines)
 
-    def _collect(self, name: str, batch: TextBatch) -> None:
+    def _collect(self, name: str, batch: TextBatch) -> list[Translation]:
         found = self.translator.n_best([pair.src for pair in batch.pairs])
         best = [translations[0] for translations in found]
         self._hypotheses.setdefault(name, []).extend(zip(batch.indices, best, strict=True))
+        return best
 
     def _gather(self, name: str) -> list[Translation]:
         """The best translation of every line, in order, from all processes."""

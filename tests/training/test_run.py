@@ -115,6 +115,9 @@ def test_init_from_starts_with_the_weights_and_subwords_of_another_model(
     (corpus / "train.tgt").write_text("de ba\n" * 50)
     frozen = settings(run="tuned", training__lr=0.0, trainer__max_steps=4)
     assert run("fit", *frozen, "--init_from", "run") == 0
+    capsys.readouterr()
+    assert run("test", "--config", "tuned/config.yaml") == 0
+    assert "tuned/test/small.txt" in capsys.readouterr().out
     first, second = load_model("run"), load_model("tuned")
     assert first.src_subwords.serialized == second.src_subwords.serialized
     for old, new in zip(first.network.parameters(), second.network.parameters(), strict=True):
@@ -202,8 +205,8 @@ def test_folded_and_fast_attention_learn_the_reverse_task_to_the_same_result(
             training__schedule="linear",
             model__d_model=64,
             model__ff_dim=128,
-            trainer__max_steps=300,
-            trainer__val_check_interval=300,
+            trainer__max_steps=500,
+            trainer__val_check_interval=500,
             trainer__log_every_n_steps=10,
         )
         assert run("fit", *learned) == 0
