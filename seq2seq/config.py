@@ -4,6 +4,7 @@ What is stored with a model uses closed names ("pre", "relu"), never import path
 a module cannot break an old model folder.
 """
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
@@ -70,10 +71,12 @@ class ModelConfig:
         if self.head_dim is not None:
             at_least("model.head_dim", self.head_dim, 1)
         elif self.d_model % self.heads:
-            nearest = max(self.d_model // self.heads, 1) * self.heads
+            odd = self.positions == "sinusoidal" and self.heads % 2
+            step = 2 * self.heads if odd else self.heads
+            nearest = max(self.d_model // step, 1) * step
             raise ConfigError(
                 f"model.d_model={self.d_model} cannot be split into model.heads={self.heads} equal "
-                f"heads; use a multiple of {self.heads}, e.g. {nearest}, or set model.head_dim."
+                f"heads; use a multiple of {step}, e.g. {nearest}, or set model.head_dim."
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
@@ -187,6 +190,7 @@ def one_of(setting: str, value: object, choices: Collection[object]) -> None:
 
 
 def at_least(setting: str, value: float, least: float) -> None:
-    """Raise ConfigError unless `value` is a number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
-        raise ConfigError(f"{setting}={value} is too small; use a number of at least {least}.")
+    """Raise ConfigError unless `value` is a finite number of at least `least`."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value < math.inf:
+        raise ConfigError(f"{setting}={value} is out of range; use a number of at least {least}.")

@@ -6,9 +6,9 @@ libraries are objects that an app hands over.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -39,8 +39,7 @@ class Engine(Protocol):
         """One batch of sentences, ids without special tokens -> n best of each."""
 
 
-@dataclass(frozen=True)
-class Translation:
+class Translation(NamedTuple):
     """One way to say it."""
 
     text: str

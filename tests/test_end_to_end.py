@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.mark.slow
 def test_the_reverse_task_reaches_a_bleu_above_95(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    header = (ROOT / "configs/reverse.yaml").read_text().split("\nrun:")[0]
+    header = (ROOT / "configs/reverse.yaml").read_text()
     commands = re.findall(r"^#\s+(?:COMMAND\s+)?((?:python|seq2seq) .+)$", header, re.MULTILINE)
     assert [command.split()[1] for command in commands] == [
         "scripts/make_reverse.py",

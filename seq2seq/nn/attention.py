@@ -136,7 +136,9 @@ class MultiHeadAttention(nn.Module):
         return self.attend(query, *self.keys_and_values(key, value), valid_lens)
 
     def weights(self, query: Tensor, key: Tensor, valid_lens: Tensor) -> Tensor:
-        """Where each query looks, without dropout: -> (B, H, Q, K) in fp32, rows sum to 1."""
+        """Where each query looks, without dropout: -> (B, H, Q, K) in fp32.
+
+        Rows sum to 1, or are zeros where nothing may be seen."""
         queries, keys = self.split_heads(self.query(query)), self.split_heads(self.key(key))
         heads = queries.shape[1]
         queries, keys = queries.flatten(0, 1), keys.flatten(0, 1)  # (B * H, ., E)

@@ -9,13 +9,13 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     """Zero each element with probability `rate`, scale the others so that the mean stays.
 
     On a CPU torch draws one Bernoulli number an element; here eight elements share one 64-bit
-    draw, a byte each, which took a tenth of the time. The rate is therefore rounded to n / 256.
+    draw, a byte each, which takes a quarter of the time. The rate is therefore rounded to n / 256.
     """
     if rate == 0:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, rate)
-    dropped = round(rate * 256)
+    dropped = min(round(rate * 256), 255)
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
     return x * (kept * (256 / (256 - dropped))).to(x.dtype)

@@ -6,6 +6,7 @@ known on the host -> (..., D). A new one is one class and one line in `POSITIONS
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,11 @@ class TokenEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / math.sqrt(d_model))
         with torch.no_grad():
             self.weight[PAD_ID] = 0
+        self.weight.register_hook(_without_padding_row)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copies and pickles of a parameter lose its hooks."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self.weight.register_hook(_without_padding_row)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ class LayerState:
         Without capacity they are used as they come, so that autograd sees nothing in place.
         """
         if self.keys.shape[2] == 0:
+            assert used == keys.shape[2], "a state without capacity decodes only once"
             return keys, values
         rows = torch.arange(len(positions), device=positions.device)[:, None]
         self.keys.transpose(1, 2)[rows, positions] = keys.transpose(1, 2)  # (R, T, H, E)
@@ -57,7 +58,10 @@ class DecoderState:
         return replace(self, lengths=self.lengths + steps, used=self.used + steps)
 
     def reorder(self, beams: Tensor) -> "DecoderState":
-        """beams (B, W): beam w of sentence b goes on from beam beams[b, w] of the same sentence."""
+        """beams (B, W): beam w of sentence b goes on from beam beams[b, w] of the same sentence.
+
+        The buffers are rewritten: the old state must not be used any more.
+        """
         first = torch.arange(len(beams), device=beams.device)[:, None] * self.width
         rows = (first + beams).flatten()  # (R,)
         for layer in self.layers:

@@ -97,7 +97,8 @@ class Transformer(nn.Module):
             assert isinstance(layer, DecoderLayer)
             keys, values = layer.cross_attention.keys_and_values(memory, memory)  # (B, H, S, E)
             rows, (_, heads, _, head_dim) = len(memory) * width, keys.shape
-            empty = keys.new_empty(2, rows, heads, capacity, head_dim)
+            # Zeros, not empty: a row that lags behind attends to unwritten places with weight 0.
+            empty = keys.new_zeros(2, rows, heads, capacity, head_dim)
             layers.append(LayerState(keys, values, empty[0], empty[1]))
         lengths = src_lens.new_zeros(len(memory) * width)
         return DecoderState(layers, src_lens, lengths, width)

@@ -13,7 +13,6 @@ from seq2seq.data.corpus import (
     decode_lines,
     read_lines,
     read_pairs,
-    source_lines,
 )
 from seq2seq.errors import ConfigError, CorpusError
 
@@ -176,10 +175,3 @@ def test_other_combinations_of_files_are_told_with_what_was_given(names: tuple[s
     given = [f"{name}={files.get(name)}" for name in ("src", "tgt", "tsv")]
     with pytest.raises(ConfigError, match=re.escape(", ".join(given))):
         CorpusFiles(**files)
-
-
-def test_the_source_side_alone_does_not_ask_for_a_translation(tmp_path: Path) -> None:
-    src = written(tmp_path / "a.en", "one", "", "three")
-    assert source_lines(CorpusFiles(src=src, tgt="data/none.de")) == ["one", "", "three"]
-    tsv = written(tmp_path / "a.tsv", "one\teins", "two\tzwei")
-    assert source_lines(CorpusFiles(tsv=tsv)) == ["one", "two"]

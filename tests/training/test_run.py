@@ -59,7 +59,9 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert re.search(r"small: chrF2 \d+\.\d\d  nrefs:1\|case:mixed", shown)
 
     assert run("predict", "--config", "run/config.yaml", "--data.predict", "test.src") == 0
-    rows = [json.loads(line) for line in (corpus / "run/predictions.jsonl").open()]
+    rows = [
+        json.loads(line) for line in (corpus / "run/predictions.jsonl").read_text().splitlines()
+    ]
     assert [row["index"] for row in rows] == list(range(40))
     assert [row["translation"] for row in rows] == hypotheses
     assert all(row["score"] < 0 for row in rows)
