@@ -255,7 +255,7 @@ class TranslationModule(pl.LightningModule):
     def predict_step(self, batch: TextBatch, batch_index: int) -> list[Translation]:
         return self._collect("predict", batch)
 
-    def on_test_epoch_end(self) -> None:
+    def on_test_end(self) -> None:
         for name in self.data.test:
             best = self._gather(name)
             references = [pair.tgt for pair in self.data.encoded[f"test/{name}"].pairs]
@@ -265,7 +265,7 @@ class TranslationModule(pl.LightningModule):
                 rank_zero_only(print)(f"{name}: {score}")
             self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
 
-    def on_predict_epoch_end(self) -> None:
+    def on_predict_end(self) -> None:
         pairs, best = self.data.encoded["predict"].pairs, self._gather("predict")
         rows = (
             {"index": i, "source": pair.src, "translation": each.text, "score": each.score}
