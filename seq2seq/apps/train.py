@@ -70,7 +70,6 @@ class TranslationCLI(LightningCLI):
             datamodule_class=CorpusDataModule,
             save_config_callback=SaveRunConfig,
             save_config_kwargs={"save_to_log_dir": False},
-            trainer_defaults=TRAINER_DEFAULTS,
             seed_everything_default=1,
             parser_class=OneLineParser,
             auto_configure_optimizers=False,
