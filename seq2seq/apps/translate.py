@@ -7,12 +7,14 @@ index TAB score TAB translation, best first.
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from seq2seq.allocator import keep_freed_memory
+from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import decode_lines, read_lines
+from seq2seq.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +47,7 @@ def run(args: argparse.Namespace) -> None:
     # torch is imported only after the arguments are known to be right.
     from tqdm import tqdm
 
-    from seq2seq.config import SearchConfig, at_least
-    from seq2seq.translator import Translation, Translator
+    from seq2seq.translator import Translator
 
     at_least("batch-tokens", args.batch_tokens, 1)
     config = SearchConfig(
@@ -68,7 +69,6 @@ def run(args: argparse.Namespace) -> None:
         found = translator.n_best(lines, bar.update)
 
     def rows() -> Iterator[str]:
-        each: Sequence[Translation]
         for index, each in enumerate(found):
             if config.n_best == 1:
                 yield each[0].text
@@ -80,8 +80,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _write(rows: Iterator[str], output: Path | None) -> None:
-    from seq2seq.errors import ConfigError
-
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         for row in rows:

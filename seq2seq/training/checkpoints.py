@@ -16,13 +16,13 @@ LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.2f}"
 
 def last_checkpoints(run: Path) -> list[Path]:
     """The checkpoints of the last validations, oldest first."""
-    return sorted((run / FOLDER).glob("step=*.ckpt"), key=_step)
+    return _checkpoints(run, "step=")
 
 
 def find_checkpoint(wanted: str | None, run: Path) -> str | None:
     """The file that `ckpt_path` means; "last" and "best" are found in the run folder."""
     if wanted in ("last", "best"):
-        found = last_checkpoints(run) if wanted == "last" else _best_checkpoints(run)
+        found = _checkpoints(run, "step=" if wanted == "last" else "best-")
         if not found:
             raise ConfigError(f"ckpt_path={wanted}: {run / FOLDER} holds no such checkpoint.")
         return str(found[-1])
@@ -33,7 +33,8 @@ def find_checkpoint(wanted: str | None, run: Path) -> str | None:
 
 def average(network: Transformer, checkpoints: Sequence[Path]) -> None:
     """Set the network's weights to the mean of the checkpoints', summed in fp64."""
-    sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in _weights(network)}
+    parameters = dict(network.named_parameters())
+    sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in parameters.items()}
     for path in checkpoints:
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
         for name, total in sums.items():
@@ -42,16 +43,12 @@ def average(network: Transformer, checkpoints: Sequence[Path]) -> None:
                 raise ConfigError(f"{path} does not fit the run's model: {name} differs.")
             total += state[key]
     with torch.no_grad():
-        for name, parameter in _weights(network):
+        for name, parameter in parameters.items():
             parameter.copy_(sums[name] / len(checkpoints))
 
 
-def _weights(network: Transformer) -> list[tuple[str, torch.nn.Parameter]]:
-    return list(network.named_parameters())
-
-
-def _best_checkpoints(run: Path) -> list[Path]:
-    return sorted((run / FOLDER).glob("best-*.ckpt"), key=_step)
+def _checkpoints(run: Path, prefix: str) -> list[Path]:
+    return sorted((run / FOLDER).glob(f"{prefix}*.ckpt"), key=_step)
 
 
 def _step(path: Path) -> int:
