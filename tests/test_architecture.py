@@ -49,6 +49,7 @@ LIBRARIES = {
     "sacrebleu":         "evaluation",
     "safetensors":       "model_folder",
     "tqdm":              "apps",
+    "zstandard":         "data.lines",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 import json
 
-from seq2seq.data.corpus import read_lines
+from seq2seq.data.lines import read_lines
 from seq2seq.errors import CorpusError
 from seq2seq.evaluation.metrics import METRICS, evaluate
 
@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read the files, print the scores."""
-    hypotheses = read_lines(args.hypotheses)
-    references = [read_lines(path) for path in args.references]
+    hypotheses = list(read_lines(args.hypotheses))
+    references = [list(read_lines(path)) for path in args.references]
     for path, reference in zip(args.references, references, strict=True):
         if len(reference) != len(hypotheses):
             raise CorpusError(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import SearchConfig, at_least
-from seq2seq.data.corpus import decode_lines, read_lines
+from seq2seq.data.lines import decode_lines, read_lines
 from seq2seq.errors import ConfigError
 
 
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> None:
         alpha=args.alpha,
     )
     if args.input is None:
-        lines = decode_lines(sys.stdin.buffer.read(), "standard input")
+        lines = list(decode_lines(sys.stdin.buffer, "standard input"))
     else:
-        lines = read_lines(args.input)
+        lines = list(read_lines(args.input))
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )

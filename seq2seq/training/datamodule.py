@@ -8,7 +8,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from seq2seq.config import SubwordConfig, at_least
-from seq2seq.data.corpus import CorpusFiles, Pair, read_lines, read_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
 from seq2seq.data.dataset import (
     EncodedCorpus,
     ResumableLoader,
@@ -16,6 +16,7 @@ from seq2seq.data.dataset import (
     TextBatches,
     TrainingBatches,
 )
+from seq2seq.data.lines import read_lines
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.vocabulary import subwords_of
 from seq2seq.errors import ConfigError, CorpusError
@@ -96,11 +97,11 @@ class CorpusDataModule(pl.LightningDataModule):
                     "--data.test '{NAME: {src: FILE, tgt: FILE}}'."
                 )
             for name, files in self.test.items():
-                self._encode(f"test/{name}", read_pairs(files))
+                self._encode(f"test/{name}", list(stream_pairs(files)))
         if stage == "predict":
             if self.predict is None:
                 raise ConfigError("data.predict is not set; give a file of source sentences.")
-            lines = read_lines(self.predict)
+            lines = list(read_lines(self.predict))
             if not lines:
                 raise CorpusError(f"{self.predict} is empty; there is nothing to translate.")
             self._encode("predict", [Pair(line, "") for line in lines])
@@ -170,7 +171,7 @@ class CorpusDataModule(pl.LightningDataModule):
                 f"data.{name} is not set; give --data.{name}.src FILE --data.{name}.tgt FILE, "
                 f"or --data.{name}.tsv FILE."
             )
-        return read_pairs(files)
+        return list(stream_pairs(files))
 
     def _encode(self, name: str, pairs: Sequence[Pair]) -> None:
         if name not in self.encoded:

@@ -1,0 +1,108 @@
+"""Reading must keep the lines whatever is in them; Python's bytes are the oracle."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+
+from seq2seq.data.lines import decode_lines, read_lines
+from seq2seq.errors import CorpusError
+
+# str.splitlines() would split at each of these.
+SEPARATORS = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+def written(path: Path, *lines: str, end: str = "\n") -> str:
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_bytes((text.removesuffix("\n") + end).encode() if lines else b"")
+    return str(path)
+
+
+@pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
+def test_a_separator_inside_a_line_does_not_end_it(tmp_path: Path, separator: str) -> None:
+    lines = [f"one{separator}two", separator, "three"]
+    assert list(read_lines(written(tmp_path / "a.en", *lines))) == lines
+
+
+def test_reading_gives_back_whatever_lines_were_written(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    alphabet = [*SEPARATORS, "a", " ", "\t", "\x00", "\ufeff", "é", "字", "👩"]
+    for _ in range(100):
+        lines = [
+            "".join(rng.choices(alphabet, k=rng.randrange(5))) for _ in range(rng.randrange(9))
+        ]
+        assert list(read_lines(written(tmp_path / "a.en", *lines))) == lines
+
+
+def test_the_last_line_counts_with_or_without_its_end(tmp_path: Path) -> None:
+    with_end = written(tmp_path / "with.en", "one", "two", end="\n")
+    without = written(tmp_path / "without.en", "one", "two", end="")
+    assert list(read_lines(with_end)) == list(read_lines(without)) == ["one", "two"]
+    assert list(read_lines(written(tmp_path / "blank.en", "one", "", end="\n"))) == ["one", ""]
+
+
+def test_a_carriage_return_before_the_end_stays_for_cleaning_to_remove() -> None:
+    assert list(decode_lines([b"one\r\n", b"two\r\n"], "a.en")) == ["one\r", "two\r"]
+
+
+def test_a_gz_file_reads_as_what_was_packed_in_one_part_or_several(tmp_path: Path) -> None:
+    path = tmp_path / "a.en.gz"
+    path.write_bytes(gzip.compress(b"one\ntw") + gzip.compress("ö\n".encode()))
+    assert list(read_lines(path)) == ["one", "twö"]
+
+
+def test_a_file_without_a_byte_has_no_lines(tmp_path: Path) -> None:
+    assert list(read_lines(written(tmp_path / "a.en"))) == []
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xe4\xb8", b"\xed\xa0\x80", b"\xc0\x80"], ids=repr)
+def test_undecodable_bytes_are_told_with_file_line_byte_and_column(
+    tmp_path: Path, bad: bytes
+) -> None:
+    path = tmp_path / "a.en"
+    path.write_bytes("ä\nzwölf ".encode() + bad + b" more\nrest\n")
+    # Columns count bytes, from 1: "zwölf " is seven.
+    expected = rf"{path} line 2: byte 0x{bad[:1].hex()} at column 8 is not UTF-8"
+    with pytest.raises(CorpusError, match=expected):
+        list(read_lines(path))
+    with pytest.raises(CorpusError, match=r"^standard input line 1: byte 0x"):
+        list(decode_lines([bad], "standard input"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for missing in (tmp_path / "none.en", tmp_path / "none.en.gz"):
+        with pytest.raises(CorpusError, match=f"{missing} does not exist"):
+            list(read_lines(missing))
+
+
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
+    for name in ("folder", "folder.gz"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(CorpusError, match=f"{tmp_path / name} is a folder"):
+            list(read_lines(tmp_path / name))
+
+
+def test_a_file_in_place_of_a_folder_and_a_name_that_is_too_long_are_named(tmp_path: Path) -> None:
+    inside = Path(written(tmp_path / "a.en", "one")) / "b.en"
+    with pytest.raises(CorpusError, match=str(inside)):
+        list(read_lines(inside))
+    with pytest.raises(CorpusError, match="xxx"):
+        list(read_lines("x" * 5000))
+
+
+@pytest.mark.parametrize("damage", ["cut", "cut to the header", "no gzip", "flipped"])
+def test_a_damaged_gz_file_is_named(tmp_path: Path, damage: str) -> None:
+    packed = gzip.compress("".join(f"line {n}\n" for n in range(300)).encode())
+    flipped = bytearray(packed)
+    flipped[len(packed) // 2] ^= 0xFF
+    contents = {
+        "cut": packed[:-20],
+        "cut to the header": packed[:5],
+        "no gzip": b"line 1\n",
+        "flipped": bytes(flipped),
+    }
+    path = tmp_path / "a.en.gz"
+    path.write_bytes(contents[damage])
+    with pytest.raises(CorpusError, match=rf"{path} is no complete gzip file"):
+        list(read_lines(path))
