@@ -50,6 +50,8 @@ LIBRARIES = {
     "safetensors":       "model_folder",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
+    "numpy":             "data",
+    "filelock":          "data.cache",
 }  # fmt: skip
 
 
@@ -178,7 +180,7 @@ def planted(folder: Path, **sources: str) -> list[str]:
         ("nn__x", "from seq2seq import Translator", "nn.x imports __init__"),
         ("evaluation__x", "import torch", "evaluation.x imports torch"),
         ("apps__x", "import pytorch_lightning.callbacks", "apps.x imports pytorch_lightning"),
-        ("data__x", "import numpy", "data.x imports numpy, which no line of the table knows"),
+        ("data__x", "import scipy", "data.x imports scipy, which no line of the table knows"),
         ("tools__x", "import re", "tools.x is on no floor"),
     ],
 )

@@ -146,10 +146,11 @@ class TranslationCLI(LightningCLI):
             callbacks += _fit_callbacks(run, self._get(self.config_init, "training"))
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
-        if settings.max_steps > 0 and isinstance(settings.val_check_interval, int):
-            # A short run is validated too: at its end.
-            batches = settings.max_steps * settings.accumulate_grad_batches
-            services["val_check_interval"] = min(settings.val_check_interval, batches)
+        steps = settings.val_check_interval
+        if isinstance(steps, int):
+            # It counts steps, for Lightning batches. A short run is validated too: at its end.
+            steps = min(steps, settings.max_steps) if settings.max_steps > 0 else steps
+            services["val_check_interval"] = steps * settings.accumulate_grad_batches
         if settings.precision is None:
             services["precision"] = _precision(settings.accelerator)
         return services

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.data.lines import read_lines
@@ -27,6 +28,8 @@ class CorpusFiles:
     """Their translations, line by line."""
     tsv: str | None = None
     """Source TAB translation, further columns ignored; instead of `src` and `tgt`."""
+    weight: float | None = None
+    """Share of the training batches, relative to the other corpora of a run."""
 
     def __post_init__(self) -> None:
         two, one = (self.src is not None, self.tgt is not None), self.tsv is not None
@@ -40,7 +43,12 @@ class CorpusFiles:
         return self.tsv if self.tsv is not None else f"{self.src} and {self.tgt}"
 
 
-def stream_pairs(files: CorpusFiles) -> Iterator[Pair]:
+def sources(files: CorpusFiles, *, src_lang: str, tgt_lang: str) -> list[Path] | str:
+    """The files whose content decides the pairs."""
+    return [Path(path) for path in (files.src, files.tgt, files.tsv) if path is not None]
+
+
+def stream_pairs(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> Iterator[Pair]:
     """The pairs of a corpus in file order, in constant memory.
 
     Raises CorpusError where the corpus cannot be read, and at its end if no pair had text on both

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -20,11 +20,12 @@ OPENERS: dict[str, Any] = {".gz": gzip.open, ".zst": zstandard.open}
 
 
 @contextmanager
-def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
+def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
     """The bytes of a file, .gz and .zst unpacked; whatever is wrong with it is a CorpusError."""
     path = Path(path)
+    opener = OPENERS.get(path.suffix, open) if unpack else open
     try:
-        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+        with opener(path, "rb") as file:
             yield file
     except FileNotFoundError:
         raise CorpusError(f"{path} does not exist.") from None
