@@ -50,6 +50,9 @@ LIBRARIES = {
     "safetensors":       "model_folder",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
+    "lxml":              "data.formats",
+    "polib":             "data.formats",
+    "datasets":          "data.huggingface",
 }  # fmt: skip
 
 

@@ -97,7 +97,7 @@ class CorpusDataModule(pl.LightningDataModule):
                     "--data.test '{NAME: {src: FILE, tgt: FILE}}'."
                 )
             for name, files in self.test.items():
-                self._encode(f"test/{name}", list(stream_pairs(files)))
+                self._encode(f"test/{name}", self._read(files))
         if stage == "predict":
             if self.predict is None:
                 raise ConfigError("data.predict is not set; give a file of source sentences.")
@@ -169,9 +169,12 @@ class CorpusDataModule(pl.LightningDataModule):
         if files is None:
             raise ConfigError(
                 f"data.{name} is not set; give --data.{name}.src FILE --data.{name}.tgt FILE, "
-                f"or --data.{name}.tsv FILE."
+                f"or --data.{name}.path FILE."
             )
-        return list(stream_pairs(files))
+        return self._read(files)
+
+    def _read(self, files: CorpusFiles) -> Sequence[Pair]:
+        return list(stream_pairs(files, src_lang=self.src_lang, tgt_lang=self.tgt_lang))
 
     def _encode(self, name: str, pairs: Sequence[Pair]) -> None:
         if name not in self.encoded:
