@@ -52,6 +52,9 @@ LIBRARIES = {
     "zstandard":         "data.lines",
     "numpy":             "data",
     "filelock":          "data.cache",
+    "lxml":              "data.formats",
+    "polib":             "data.formats",
+    "datasets":          "data.huggingface",
 }  # fmt: skip
 
 

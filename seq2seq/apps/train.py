@@ -25,8 +25,15 @@ from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import find_model
-from seq2seq.training.callbacks import BestModelFolder, ProgressBar
-from seq2seq.training.checkpoints import BEST, FOLDER, LAST, find_checkpoint, last_checkpoints
+from seq2seq.training.callbacks import BestModelFolder, CleanStop, ProgressBar
+from seq2seq.training.checkpoints import (
+    BEST,
+    FOLDER,
+    LAST,
+    AtomicCheckpointIO,
+    find_checkpoint,
+    last_checkpoints,
+)
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
@@ -141,7 +148,12 @@ class TranslationCLI(LightningCLI):
         callbacks = list(settings.callbacks or [])
         if settings.enable_progress_bar is not False:
             callbacks.append(ProgressBar())
-        services: dict[str, Any] = {"callbacks": callbacks}
+        plugins = settings.plugins or []
+        plugins = plugins if isinstance(plugins, list) else [plugins]
+        services: dict[str, Any] = {
+            "callbacks": callbacks,
+            "plugins": [*plugins, AtomicCheckpointIO()],
+        }
         if self.subcommand == "fit":
             callbacks += _fit_callbacks(run, self._get(self.config_init, "training"))
         if settings.logger in (None, True):
@@ -174,7 +186,7 @@ def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
         auto_insert_metric_name=False,
     )
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
-    return [BestModelFolder(run / "model"), stop, last, best]
+    return [BestModelFolder(run / "model"), CleanStop(folder), stop, last, best]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:

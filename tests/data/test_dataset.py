@@ -1,4 +1,4 @@
-"""What a loader hands out; and a loader that was cut anywhere must go on as if it never had been."""
+"""What a loader hands out; cut anywhere, it must go on as if it never had been."""
 
 from itertools import islice
 from pathlib import Path

@@ -142,9 +142,7 @@ def test_batches_hold_pairs_of_similar_length() -> None:
 
 
 @small_blocks
-def test_epochs_differ_in_order_and_in_company(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_epochs_differ_in_order_and_in_company(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_module, "BLOCK", block)
     sampler = sampler_of(random_lengths(0), seed=3)
     plans = [plan_of(sampler, epoch) for epoch in range(4)]
@@ -220,9 +218,12 @@ def test_the_place_is_found_without_planning_what_comes_before(
     monkeypatch.setattr(sampler_module, "BLOCK", 40)
     sampler = sampler_of(random_lengths(0, pairs=2000))
     planned: list[int] = []
-    monkeypatch.setattr(
-        sampler, "plan", lambda *where: planned.append(1) or TokenBatchSampler.plan(sampler, *where)
-    )
+
+    def plan(epoch: int, block: int) -> list[Any]:
+        planned.append(block)
+        return TokenBatchSampler.plan(sampler, epoch, block)
+
+    monkeypatch.setattr(sampler, "plan", plan)
     next(sampler.batches(7, len(sampler) - 1))
     assert len(planned) == 1
 

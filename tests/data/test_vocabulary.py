@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from seq2seq.config import SubwordConfig
-from seq2seq.data import cache, vocabulary
+from seq2seq.data import vocabulary
 from seq2seq.data.corpus import Pair
 from seq2seq.data.store import PairStore, write_store
 from seq2seq.errors import ConfigError
@@ -24,7 +24,9 @@ JOINT = SubwordConfig(src_vocab_size=290, tgt_vocab_size=290)
 SEPARATE = SubwordConfig(joint=False, src_vocab_size=280, tgt_vocab_size=285)
 
 
-def subwords_of(pairs: list[Pair], config: SubwordConfig, folder: Path) -> tuple[Subwords, Subwords]:
+def subwords_of(
+    pairs: list[Pair], config: SubwordConfig, folder: Path
+) -> tuple[Subwords, Subwords]:
     """Of a corpus whose store is named after its content, as `store_of` names it."""
     store = folder / "corpora" / hashlib.sha256(repr(pairs).encode()).hexdigest()
     if not store.exists():
@@ -112,7 +114,7 @@ def test_a_run_killed_before_the_model_is_complete_leaves_none_behind(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cache.os, "replace", killed)
+        patch.setattr(os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             subwords_of(PAIRS, JOINT, tmp_path)
     assert not models_in(tmp_path)
