@@ -164,7 +164,9 @@ class TranslationCLI(LightningCLI):
             steps = min(steps, settings.max_steps) if settings.max_steps > 0 else steps
             services["val_check_interval"] = steps * settings.accumulate_grad_batches
         if settings.precision is None:
-            services["precision"] = _precision(settings.accelerator)
+            # What is scored is what `translate` gives, so only training is in a lower precision.
+            fit = self.subcommand == "fit"
+            services["precision"] = _precision(settings.accelerator) if fit else "32-true"
         return services
 
 

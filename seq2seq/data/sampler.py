@@ -95,11 +95,12 @@ class TokenBatchSampler:
         """A block's batches of all ranks, in the order of an epoch."""
         rng = self._random(epoch, block)
         indices = self._kept(self._members(block))
-        if self.shuffle:
-            indices = rng.permutation(indices)  # equal lengths meet in another order every epoch
         longer = self._longer(indices)
-        src, tgt = self.lengths[indices].T
-        indices = indices[np.lexsort((tgt, src, longer))]
+        src, tgt = self.lengths[indices].T.astype(np.float64)
+        # Pairs of one longer side are sorted by the other; a little noise, for 1% more padding,
+        # lets them meet in another company every epoch.
+        noise = 2 * rng.random(len(indices)) if self.shuffle else 0
+        indices = indices[np.lexsort((src - tgt + noise, longer))]
         sizes = self._sizes(longer) if len(indices) else []
         batches = np.split(indices, np.cumsum(sizes)[:-1]) if sizes else []
         if self.shuffle:

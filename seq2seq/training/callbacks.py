@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ class CleanStop(Callback):
         self._handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # where Python allows no handlers
         for number in (signal.SIGINT, signal.SIGTERM):
             self._handlers[number] = signal.signal(number, self._ask)
 

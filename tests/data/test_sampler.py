@@ -144,7 +144,7 @@ def test_batches_hold_pairs_of_similar_length() -> None:
 @small_blocks
 def test_epochs_differ_in_order_and_in_company(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_module, "BLOCK", block)
-    sampler = sampler_of(random_lengths(0), seed=3)
+    sampler = sampler_of([(n % 5, n % 3) for n in range(200)], budget=20, seed=3)
     plans = [plan_of(sampler, epoch) for epoch in range(4)]
     for one in range(4):
         for other in range(one):

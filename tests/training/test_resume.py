@@ -1,0 +1,130 @@
+"""A run that was killed anywhere and went on ends as the run that never was: bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import Run, settings
+
+from seq2seq.errors import ConfigError
+from seq2seq.training.checkpoints import find_checkpoint
+
+KILLED_FIT = Path(__file__).with_name("killed_fit.py")
+LAST_STEP = 14
+EVERYTHING_ON = {
+    "trainer__max_steps": LAST_STEP,
+    "trainer__val_check_interval": 4,
+    "trainer__accumulate_grad_batches": 2,
+    "data__batch_tokens": 1024,
+    "data__subword_sampling__src": 0.3,
+    "data__subword_sampling__tgt": 0.3,
+    "training__dropout__residual": 0.2,
+    "training__dropout__attention": 0.1,
+    "training__dropout__activation": 0.1,
+    "training__lr": 0.01,
+}
+
+
+def fit(*command: str, wait: bool = True, **changes: object) -> "subprocess.Popen[str]":
+    """A fit in processes of its own, with everything on that draws random numbers."""
+    process = subprocess.Popen(
+        [sys.executable, *command, "fit", *map(str, settings(**EVERYTHING_ON, **changes))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    if wait:
+        said, _ = process.communicate(timeout=300)
+        process.said = said  # type: ignore[attr-defined]
+    return process
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    """All that decides how training would go on, at the last step."""
+    state = torch.load(run / f"checkpoints/step={LAST_STEP}.ckpt", weights_only=True)
+    callbacks = {
+        name: value
+        for name, value in state["callbacks"].items()
+        if name.startswith(("EarlyStopping", "BestModelFolder"))
+    }
+    assert len(callbacks) == 2
+    best = [
+        value["best_model_score"]
+        for name, value in state["callbacks"].items()
+        if "val_bleu" in name and name.startswith("ModelCheckpoint")
+    ]
+    kept = ("state_dict", "optimizer_states", "lr_schedulers", "global_step")
+    return {**{name: state[name] for name in kept}, "callbacks": callbacks, "best": best}
+
+
+def assert_same(one: Any, other: Any) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_was_killed_anywhere_ends_as_one_that_never_was(
+    corpus: Path, workers: int, processes: int
+) -> None:
+    setting: dict[str, object] = {"data__workers": workers}
+    if processes > 1:
+        setting |= {"trainer__devices": processes, "trainer__strategy": "ddp"}
+    whole = fit("-m", "seq2seq", run="whole", **setting)
+    assert whole.returncode == 0, whole.said  # type: ignore[attr-defined]
+    expected = outcome(corpus / "whole")
+
+    # Before the first checkpoint, after it, in a validation, in a checkpoint, in the last step.
+    for kill_at in ("2/step", "5/step", "8/validation", "8/checkpoint", "13/step"):
+        os.environ["KILL_AT"] = kill_at
+        run = f"killed-{kill_at.replace('/', '-')}"
+        killed = fit(str(KILLED_FIT), run=run, **setting)
+        assert killed.returncode == -signal.SIGKILL, killed.said  # type: ignore[attr-defined]
+        begun = list((corpus / run / "checkpoints").glob("step=*.ckpt"))
+        assert bool(begun) == (kill_at != "2/step")
+        resumed = fit("-m", "seq2seq", run=run, ckpt_path="last" if begun else "null", **setting)
+        assert resumed.returncode == 0, resumed.said  # type: ignore[attr-defined]
+        assert_same(outcome(corpus / run), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_was_asked_to_stop_writes_a_checkpoint_and_goes_on_exactly(
+    corpus: Path, number: signal.Signals
+) -> None:
+    assert fit("-m", "seq2seq", run="whole").returncode == 0
+    stopped = fit("-m", "seq2seq", wait=False, run="run")
+    while not list((corpus / "run").glob("logs/*/metrics.csv")):
+        assert stopped.poll() is None
+        time.sleep(0.01)
+    os.kill(stopped.pid, number)
+    said, _ = stopped.communicate(timeout=100)
+    assert stopped.returncode == 128 + number, said
+    assert "Traceback" not in said
+    assert find_checkpoint("last", corpus / "run") is not None
+    assert not (corpus / f"run/checkpoints/step={LAST_STEP}.ckpt").exists(), "it came too late"
+    assert fit("-m", "seq2seq", run="run", ckpt_path="last").returncode == 0
+    assert_same(outcome(corpus / "run"), outcome(corpus / "whole"))
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings()) == 0
+    newest = corpus / "run/checkpoints/step=8.ckpt"
+    content = newest.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    for damaged in (content[: len(content) // 2], b"", bytes(flipped)):
+        newest.write_bytes(damaged)
+        with pytest.warns(UserWarning, match=r"step=8\.ckpt is damaged or was cut short"):
+            found = find_checkpoint("last", Path("run"))
+        assert found == "run/checkpoints/step=4.ckpt"
+        with pytest.raises(ConfigError, match=r"step=8\.ckpt is damaged or no checkpoint"):
+            find_checkpoint(str(newest), corpus / "run")
