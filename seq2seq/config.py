@@ -147,6 +147,30 @@ class SubwordConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubwordSampling:
+    """Another segmentation of every training sentence in every epoch; None is the best one always.
+
+    With unigram subwords the strength is the exponent alpha of the segmentation's probability (Kudo
+    2018, section 3.2): 1 follows the model, towards 0 all are equally likely; 0.2 is usual. With
+    BPE it is the share of merges left out (Provilkova et al. 2020): 0.1 is usual.
+    """
+
+    src: float | None = None
+    """Strength for source sentences, more than 0 and at most 1."""
+    tgt: float | None = None
+    """Strength for target sentences."""
+
+    def __post_init__(self) -> None:
+        for side in ("src", "tgt"):
+            strength = getattr(self, side)
+            if strength is not None and not 0 < strength <= 1:
+                raise ConfigError(
+                    f"data.subword_sampling.{side}={strength} is out of range; use a number above "
+                    f"0, up to 1, or null for none."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchConfig:
     """How translations are searched for."""
 

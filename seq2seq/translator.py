@@ -13,9 +13,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from seq2seq.config import BOS_ID, PAD_ID, UNK_ID, AttentionForm, SearchConfig
-from seq2seq.data.batch import with_end
-from seq2seq.data.store import TokenStore
+from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, AttentionForm, SearchConfig
+from seq2seq.data.batch import pad
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.search import Hypothesis, Search
@@ -93,7 +92,7 @@ class NativeEngine:
     def search(self, src: Sequence[Sequence[int]], config: SearchConfig) -> list[list[Hypothesis]]:
         device = self.network.output.weight.device
         with torch.inference_mode():
-            tokens, src_lens = with_end(*TokenStore(src).padded(range(len(src))))
+            tokens, src_lens = pad([[*ids, EOS_ID] for ids in src])
             limits = torch.tensor([config.max_length(len(ids)) for ids in src])
             if self.network.max_length is not None:
                 limits = limits.clamp(max=self.network.max_length)

@@ -51,6 +51,11 @@ LIBRARIES = {
     "safetensors":       "model_folder",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
+    "numpy":             "data",
+    "filelock":          "data.cache",
+    "lxml":              "data.formats",
+    "polib":             "data.formats",
+    "datasets":          "data.huggingface",
 }  # fmt: skip
 
 
@@ -179,7 +184,7 @@ def planted(folder: Path, **sources: str) -> list[str]:
         ("nn__x", "from seq2seq import Translator", "nn.x imports __init__"),
         ("evaluation__x", "import torch", "evaluation.x imports torch"),
         ("apps__x", "import pytorch_lightning.callbacks", "apps.x imports pytorch_lightning"),
-        ("data__x", "import numpy", "data.x imports numpy, which no line of the table knows"),
+        ("data__x", "import scipy", "data.x imports scipy, which no line of the table knows"),
         ("tools__x", "import re", "tools.x is on no floor"),
     ],
 )

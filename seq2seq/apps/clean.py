@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seq2seq.apps.inspect import add_limits, check_limits, corpus_files, progress
 from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
-from seq2seq.data.lines import OPENERS
+from seq2seq.data.lines import PACKERS
 from seq2seq.errors import ConfigError
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\r": r"\r", "\n": r"\n"})
@@ -105,7 +105,7 @@ def _sort(cleaning: Cleaning, outputs: list[Path], unfinished: list[Path]) -> Co
     counts: Counter[str] = Counter()
     with ExitStack() as files:
         src, tgt, rejected = (
-            files.enter_context(OPENERS.get(output.suffix, open)(path, "wb"))
+            files.enter_context(PACKERS.get(output.suffix, open)(path, "wb"))
             for output, path in zip(outputs, unfinished, strict=True)
         )
         for line, pair, rule in judge(cleaning, progress):

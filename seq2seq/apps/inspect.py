@@ -82,7 +82,7 @@ def check_limits(args: argparse.Namespace) -> None:
 def corpus_files(flag: str, values: Sequence[str]) -> CorpusFiles:
     """One path or two of the command line."""
     if len(values) == 1:
-        return CorpusFiles(tsv=values[0])
+        return CorpusFiles(path=values[0])
     if len(values) == 2:
         return CorpusFiles(src=values[0], tgt=values[1])
     raise ConfigError(f"{flag} {' '.join(values)}: expected SRC TGT, or one PATH with both sides.")

@@ -25,8 +25,15 @@ from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import find_model
-from seq2seq.training.callbacks import BestModelFolder, ProgressBar
-from seq2seq.training.checkpoints import BEST, FOLDER, LAST, find_checkpoint, last_checkpoints
+from seq2seq.training.callbacks import BestModelFolder, CleanStop, ProgressBar
+from seq2seq.training.checkpoints import (
+    BEST,
+    FOLDER,
+    LAST,
+    AtomicCheckpointIO,
+    find_checkpoint,
+    last_checkpoints,
+)
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
@@ -141,15 +148,21 @@ class TranslationCLI(LightningCLI):
         callbacks = list(settings.callbacks or [])
         if settings.enable_progress_bar is not False:
             callbacks.append(ProgressBar())
-        services: dict[str, Any] = {"callbacks": callbacks}
+        plugins = settings.plugins or []
+        plugins = plugins if isinstance(plugins, list) else [plugins]
+        services: dict[str, Any] = {
+            "callbacks": callbacks,
+            "plugins": [*plugins, AtomicCheckpointIO()],
+        }
         if self.subcommand == "fit":
             callbacks += _fit_callbacks(run, self._get(self.config_init, "training"))
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
-        if settings.max_steps > 0 and isinstance(settings.val_check_interval, int):
-            # A short run is validated too: at its end.
-            batches = settings.max_steps * settings.accumulate_grad_batches
-            services["val_check_interval"] = min(settings.val_check_interval, batches)
+        steps = settings.val_check_interval
+        if isinstance(steps, int):
+            # It counts steps, for Lightning batches. A short run is validated too: at its end.
+            steps = min(steps, settings.max_steps) if settings.max_steps > 0 else steps
+            services["val_check_interval"] = steps * settings.accumulate_grad_batches
         if settings.precision is None:
             services["precision"] = _precision(settings.accelerator)
         return services
@@ -173,7 +186,7 @@ def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
         auto_insert_metric_name=False,
     )
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
-    return [BestModelFolder(run / "model"), stop, last, best]
+    return [BestModelFolder(run / "model"), CleanStop(folder), stop, last, best]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:

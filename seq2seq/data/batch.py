@@ -1,14 +1,15 @@
 """Encoded sentences become padded tensors."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from seq2seq.config import EOS_ID, PAD_ID
-from seq2seq.data.store import TokenStore
+
+Ids = Sequence[int]
 
 
 class Batch(NamedTuple):
@@ -26,17 +27,27 @@ class Batch(NamedTuple):
     """(B,)."""
 
 
-def make_batch(src: TokenStore, tgt: TokenStore, indices: Sequence[int], start_id: int) -> Batch:
-    """The pairs with these indices."""
-    src_ids, src_lens = with_end(*src.padded(indices))
-    tgt_ids, tgt_lens = tgt.padded(indices)
-    tgt_in = F.pad(tgt_ids, (1, 0), value=start_id)  # (B, T)
-    tgt_out, tgt_lens = with_end(tgt_ids, tgt_lens)
+def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: int = 1) -> Batch:
+    """Sentences and their translations, ids without special tokens.
+
+    S and T are rounded up to a multiple of `multiple`.
+    """
+    src_ids, src_lens = pad([[*ids, EOS_ID] for ids in src], multiple)
+    tgt_in, tgt_lens = pad([[start_id, *ids] for ids in tgt], multiple)
+    tgt_out, _ = pad([[*ids, EOS_ID] for ids in tgt], multiple)
     return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens)
 
 
-def with_end(ids: Tensor, lens: Tensor) -> tuple[Tensor, Tensor]:
-    """ids (B, N) of lengths (B,) -> (B, N + 1) with the end token behind each, and its lengths."""
-    ended = F.pad(ids, (0, 1), value=PAD_ID)
-    ended[torch.arange(len(ids)), lens] = EOS_ID
-    return ended, lens + 1
+def pad(sentences: Sequence[Ids], multiple: int = 1) -> tuple[Tensor, Tensor]:
+    """Ids (B, N) filled up with the padding id, N a multiple of `multiple`, and lengths (B,)."""
+    lens = torch.tensor([len(ids) for ids in sentences])
+    width = round_up(int(lens.max()), multiple)
+    inside = torch.arange(width) < lens[:, None]  # (B, N)
+    ids = torch.full(inside.shape, PAD_ID)  # (B, N)
+    ids[inside] = torch.tensor(list(chain.from_iterable(sentences)), dtype=torch.int64)
+    return ids, lens
+
+
+def round_up(length: int, multiple: int) -> int:
+    """The smallest multiple that is not below `length`."""
+    return -(-length // multiple) * multiple

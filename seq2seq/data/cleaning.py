@@ -51,8 +51,8 @@ def judge(cleaning: Cleaning, track: Track) -> Iterator[Verdict]:
     seen = survey(cleaning.files, cleaning.languages, track, "clean")
     if seen.src_lines != seen.tgt_lines:
         raise CorpusError(
-            f"{cleaning.files.tgt} has {seen.tgt_lines} lines but {cleaning.files.src} has "
-            f"{seen.src_lines}; `seq2seq inspect` guesses where they part."
+            f"{cleaning.files}: the source has {seen.src_lines} lines but the target has "
+            f"{seen.tgt_lines}; `seq2seq inspect` guesses where they part."
         )
     normal = learn_normal(
         seen.sample,

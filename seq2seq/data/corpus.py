@@ -1,78 +1,135 @@
 """Corpus files become pairs of sentences."""
 
+import math
+import os.path
 from collections.abc import Iterator
 from dataclasses import dataclass
+from glob import escape, glob
 from itertools import zip_longest
-from typing import NamedTuple
+from pathlib import Path
 
-from seq2seq.data.lines import read_lines
+from seq2seq.data.formats import READERS, Sides, reader_of
+from seq2seq.data.formats import Pair as Pair  # what a corpus consists of
+from seq2seq.data.huggingface import fingerprint, read_dataset
+from seq2seq.data.lines import OPENERS, read_lines
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.text.normalize import clean
 
-
-class Pair(NamedTuple):
-    """A sentence and its translation."""
-
-    src: str
-    tgt: str
+HUGGING_FACE = "hf:"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusFiles:
-    """Where a corpus is: two files whose lines translate each other, or one TSV file."""
+    """Where a corpus is: two text files whose lines translate each other, or one `path`."""
 
     src: str | None = None
-    """Source sentences, one a line; .gz is unpacked."""
+    """Source sentences, one a line; .gz and .zst are unpacked."""
     tgt: str | None = None
     """Their translations, line by line."""
-    tsv: str | None = None
-    """Source TAB translation, further columns ignored; instead of `src` and `tgt`."""
+    path: str | None = None
+    """Instead of `src` and `tgt`: one file with both sides, whose suffix tells the format (.tsv,
+    .jsonl, .tmx, .xlf, .xliff or .po; also with .gz or .zst), or the common beginning STEM of text
+    files STEM.LANG that data.src_lang and data.tgt_lang choose from, or a Hugging Face dataset
+    hf:FOLDER, hf:NAME or hf:NAME:CONFIGURATION."""
+    src_field: str = "src"
+    """Of JSONL and datasets: the field of the source sentence; a dot goes inward, as in
+    translation.en."""
+    tgt_field: str = "tgt"
+    """Of JSONL and datasets: the field of the translation."""
+    split: str = "train"
+    """Of datasets: which split."""
+    weight: float | None = None
+    """Share of the training batches, relative to the other corpora of the run."""
 
     def __post_init__(self) -> None:
-        two, one = (self.src is not None, self.tgt is not None), self.tsv is not None
+        two, one = (self.src is not None, self.tgt is not None), self.path is not None
         if (one and any(two)) or not (one or all(two)):
             raise ConfigError(
-                f"a corpus is src and tgt, or tsv alone; got src={self.src}, tgt={self.tgt}, "
-                f"tsv={self.tsv}."
+                f"a corpus is src and tgt, or path alone; got src={self.src}, tgt={self.tgt}, "
+                f"path={self.path}."
             )
+        if self.weight is not None and not 0 < self.weight < math.inf:
+            raise ConfigError(f"weight={self.weight} is no share; use a number above 0.")
 
     def __str__(self) -> str:
-        return self.tsv if self.tsv is not None else f"{self.src} and {self.tgt}"
+        return self.path if self.path is not None else f"{self.src} and {self.tgt}"
 
 
-def stream_pairs(files: CorpusFiles) -> Iterator[Pair]:
+def stream_pairs(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> Iterator[Pair]:
     """The pairs of a corpus in file order, in constant memory.
 
     Raises CorpusError where the corpus cannot be read, and at its end if no pair had text on both
-    sides.
+    sides. The languages choose from what holds several.
     """
     empty = True
-    for pair in _read_tsv(files.tsv) if files.tsv is not None else _read_two(files):
+    for pair in _read(files, src_lang, tgt_lang):
         empty = empty and not (clean(pair.src) and clean(pair.tgt))
         yield pair
     if empty:
         raise CorpusError(f"{files}: the corpus is empty, no line has text on both sides.")
 
 
-def _read_two(files: CorpusFiles) -> Iterator[Pair]:
-    assert files.src is not None
-    assert files.tgt is not None
+def sources(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> list[Path] | str:
+    """What the pairs come from: files, or the fingerprint of a Hugging Face dataset.
+
+    The same files, unchanged, and the same settings give the same pairs.
+    """
+    if files.path is not None and files.path.startswith(HUGGING_FACE):
+        return fingerprint(files.path.removeprefix(HUGGING_FACE), files.split)
+    if files.path is not None and reader_of(files.path):
+        return [Path(files.path)]
+    return [Path(path) for path in _two_files(files, src_lang, tgt_lang)]
+
+
+def _read(files: CorpusFiles, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
+    fields = {"src_field": files.src_field, "tgt_field": files.tgt_field}
+    sides = Sides(src_lang=src_lang, tgt_lang=tgt_lang, **fields)
+    if files.path is not None and files.path.startswith(HUGGING_FACE):
+        return read_dataset(files.path.removeprefix(HUGGING_FACE), files.split, sides)
+    if files.path is not None and (reader := reader_of(files.path)):
+        return reader(files.path, sides)
+    return _read_two(*_two_files(files, src_lang, tgt_lang))
+
+
+def _read_two(src: str, tgt: str) -> Iterator[Pair]:
     counts = [0, 0]
-    for src, tgt in zip_longest(read_lines(files.src), read_lines(files.tgt)):
-        counts[0] += src is not None
-        counts[1] += tgt is not None
+    for src_line, tgt_line in zip_longest(read_lines(src), read_lines(tgt)):
+        counts[0] += src_line is not None
+        counts[1] += tgt_line is not None
         if counts[0] == counts[1]:
-            yield Pair(src, tgt)
+            yield Pair(src_line, tgt_line)
     if counts[0] != counts[1]:
         raise CorpusError(
-            f"{files.tgt} has {counts[1]} lines but {files.src} has {counts[0]}; "
+            f"{tgt} has {counts[1]} lines but {src} has {counts[0]}; "
             f"line n of one must translate line n of the other."
         )
 
 
-def _read_tsv(path: str) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
-        if len(columns) < 2:
-            raise CorpusError(f"{path} line {number} has no tab; expected source TAB translation.")
-        yield Pair(columns[0], columns[1])
+def _two_files(files: CorpusFiles, src_lang: str, tgt_lang: str) -> tuple[str, str]:
+    """The text files of a corpus: `src` and `tgt`, or two of a stem's by their languages."""
+    if files.path is None:
+        assert files.src is not None
+        assert files.tgt is not None
+        return files.src, files.tgt
+    stem = str(Path(files.path))
+    there = sorted(filter(os.path.isfile, glob(f"{escape(stem)}.*")))
+    if os.path.isfile(stem) or not there:
+        raise ConfigError(
+            f"path={files.path} has no ending that tells a format, nor are there text files "
+            f"{stem}.LANG; the endings are {', '.join(READERS)}, also with {' or '.join(OPENERS)} "
+            f"behind; a dataset is {HUGGING_FACE}NAME."
+        )
+    choices = ", ".join(there)
+    if not (src_lang and tgt_lang):
+        raise ConfigError(
+            f"path={files.path} leaves a choice of {choices}: set data.src_lang and data.tgt_lang, "
+            f"which are {src_lang!r} and {tgt_lang!r}."
+        )
+    chosen = []
+    for lang in (src_lang, tgt_lang):
+        names = [f"{stem}.{lang}{packing}" for packing in ("", *OPENERS)]
+        found = [name for name in names if name in there]
+        if not found:
+            raise CorpusError(f"{names[0]} does not exist; there are {choices}.")
+        chosen.append(found[0])
+    return chosen[0], chosen[1]

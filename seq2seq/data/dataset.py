@@ -1,48 +1,66 @@
-"""Encoded corpora, and what a loader makes batches of."""
+"""What a loader makes batches of, and the loader."""
 
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from torch.utils.data import DataLoader, Dataset
 
-from seq2seq.data.batch import Batch, make_batch
+from seq2seq.config import SubwordSampling
+from seq2seq.data.batch import Batch, Ids, make_batch, round_up
 from seq2seq.data.corpus import Pair
-from seq2seq.data.sampler import TokenBatchSampler
-from seq2seq.data.store import TokenStore
+from seq2seq.data.mixture import Mixture
+from seq2seq.data.sampler import Draw
 from seq2seq.text.subwords import Subwords
 
 
-class EncodedCorpus:
-    """Pairs and their subwords."""
+class TrainingBatches(Dataset[list[Batch]]):
+    """dataset[draw] -> the batch of one step, in parts that fit the budget.
 
-    def __init__(self, pairs: Sequence[Pair], src: TokenStore, tgt: TokenStore) -> None:
-        self.pairs, self.src, self.tgt = pairs, src, tgt
+    There is one part, but where subwords are sampled (Kudo 2018; Provilkova et al. 2020), sentences
+    come out longer than they were planned. A part that exceeds `batch_tokens` is cut in the middle,
+    again and again. The segmentation of a sentence follows from (seed, corpus, epoch, index).
+    """
 
-    @classmethod
-    def encode(cls, pairs: Sequence[Pair], src: Subwords, tgt: Subwords) -> "EncodedCorpus":
-        """Segment both sides."""
-        src_ids = TokenStore(src.encode_all(pair.src for pair in pairs))
-        return cls(pairs, src_ids, TokenStore(tgt.encode_all(pair.tgt for pair in pairs)))
+    def __init__(
+        self,
+        corpora: Sequence[Sequence[Pair]],
+        src: Subwords,
+        tgt: Subwords,
+        *,
+        start_id: int,
+        batch_tokens: int,
+        max_length: int,
+        multiple: int = 1,
+        sampling: SubwordSampling = SubwordSampling(),  # noqa: B008 (frozen)
+        seed: int = 0,
+    ) -> None:
+        self.corpora, self.sampling, self.seed = corpora, sampling, seed
+        self.sides = (src, sampling.src), (tgt, sampling.tgt)
+        self.start_id, self.multiple = start_id, multiple
+        self.batch_tokens, self.max_length = batch_tokens, max_length
 
-    def subset(self, kept: Sequence[int]) -> "EncodedCorpus":
-        """Only these pairs, in this order."""
-        pairs = [self.pairs[i] for i in kept]
-        return EncodedCorpus(pairs, self.src.subset(kept), self.tgt.subset(kept))
+    def __getitem__(self, draw: Draw) -> list[Batch]:
+        pairs = [self.corpora[draw.corpus][index] for index in draw.indices]
+        return self._parts(*(self._encode(draw, side, pairs) for side in range(2)))
 
-    def lengths(self) -> list[tuple[int, int]]:
-        """Of both sides of each pair, the end token counted."""
-        sides = zip(self.src.lengths(), self.tgt.lengths(), strict=True)
-        return [(src + 1, tgt + 1) for src, tgt in sides]
+    def _encode(self, draw: Draw, side: int, pairs: Sequence[Pair]) -> list[list[int]]:
+        subwords, strength = self.sides[side]
+        encoded = subwords.encode_all([pair[side] for pair in pairs], threads=1)
+        if strength is not None:
+            for place, (index, pair) in enumerate(zip(draw.indices, pairs, strict=True)):
+                key = f"{self.seed}/{draw.corpus}/{draw.epoch}/{index}/{side}"
+                sampled = subwords.sample(pair[side], strength, zlib.crc32(key.encode()))
+                if len(sampled) <= self.max_length:
+                    encoded[place] = sampled
+        return encoded
 
-
-class TrainingBatches(Dataset[Batch]):
-    """dataset[indices of pairs] -> Batch."""
-
-    def __init__(self, corpus: EncodedCorpus, start_id: int) -> None:
-        self.corpus, self.start_id = corpus, start_id
-
-    def __getitem__(self, indices: list[int]) -> Batch:
-        return make_batch(self.corpus.src, self.corpus.tgt, indices, self.start_id)
+    def _parts(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Batch]:
+        longest = round_up(max(map(len, [*src, *tgt])) + 1, self.multiple)
+        if len(src) > 1 and len(src) * longest > self.batch_tokens:
+            half = len(src) // 2
+            return self._parts(src[:half], tgt[:half]) + self._parts(src[half:], tgt[half:])
+        return [make_batch(src, tgt, self.start_id, self.multiple)]
 
 
 class TextBatch(NamedTuple):
@@ -55,28 +73,33 @@ class TextBatch(NamedTuple):
 
 
 class TextBatches(Dataset[TextBatch]):
-    """dataset[indices of pairs] -> TextBatch."""
+    """dataset[draw] -> TextBatch."""
 
-    def __init__(self, corpus: EncodedCorpus, start_id: int) -> None:
-        self.pairs, self.batches = corpus.pairs, TrainingBatches(corpus, start_id)
+    def __init__(
+        self, pairs: Sequence[Pair], src: Subwords, tgt: Subwords, *, start_id: int
+    ) -> None:
+        self.pairs, self.src, self.tgt, self.start_id = pairs, src, tgt, start_id
 
-    def __getitem__(self, indices: list[int]) -> TextBatch:
-        return TextBatch(self.batches[indices], indices, [self.pairs[i] for i in indices])
+    def __getitem__(self, draw: Draw) -> TextBatch:
+        pairs = [self.pairs[index] for index in draw.indices]
+        src = self.src.encode_all(pair.src for pair in pairs)
+        tgt = self.tgt.encode_all(pair.tgt for pair in pairs)
+        return TextBatch(make_batch(src, tgt, self.start_id), draw.indices, pairs)
 
 
-class ResumableLoader(DataLoader[Batch]):
+class ResumableLoader(DataLoader[list[Batch]]):
     """A DataLoader that counts its own epochs and can go on in the middle of one.
 
     Lightning saves and restores its `state_dict`. The epoch is counted here because Lightning's
     own count jumps by one after some resumes.
     """
 
-    sampler: TokenBatchSampler
+    sampler: Mixture
     _seen = 0
     """Batches of this epoch that were handed out."""
     _begun = False
 
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[list[Batch]]:  # type: ignore[override]
         sampler = self.sampler
         if self._seen >= len(sampler):
             sampler.epoch, sampler.start = sampler.epoch + 1, 0

@@ -5,11 +5,12 @@ that split there would misalign everything that follows.
 """
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import zstandard
 
@@ -17,16 +18,59 @@ from seq2seq.errors import CorpusError
 
 Errors = Literal["strict", "surrogateescape"]
 
-OPENERS: dict[str, Any] = {".gz": gzip.open, ".zst": zstandard.open}
+
+class ZstdFile(io.RawIOBase):
+    """A .zst file, unpacked: all of its frames, and EOFError if the last one is cut.
+
+    zstandard's own readers stop silently in both places.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._frame: Any = None
+        """What unpacks the frame that is being read; None between two frames."""
+        self._packed, self._ready = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            self._packed = self._packed or self._file.read(io.DEFAULT_BUFFER_SIZE)
+            if not self._packed:
+                if self._frame is not None:
+                    raise EOFError("it ends inside a frame")
+                return 0
+            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            self._ready = memoryview(self._frame.decompress(self._packed))
+            self._packed = self._frame.unused_data
+            if self._frame.eof:
+                self._frame = None
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+OPENERS: dict[str, Any] = {
+    ".gz": gzip.open,
+    ".zst": lambda path, _: io.BufferedReader(ZstdFile(open(path, "rb"))),  # noqa: SIM115
+}
 """By the last suffix: what unpacks a file."""
+PACKERS: dict[str, Any] = {".gz": gzip.open, ".zst": zstandard.open}
+"""By the last suffix: what packs a file."""
 
 
 @contextmanager
-def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
+def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
     """The bytes of a file, .gz and .zst unpacked; whatever is wrong with it is a CorpusError."""
     path = Path(path)
+    opener = OPENERS.get(path.suffix, open) if unpack else open
     try:
-        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+        with opener(path, "rb") as file:
             yield file
     except FileNotFoundError:
         raise CorpusError(f"{path} does not exist.") from None

@@ -1,76 +1,166 @@
-"""Which pairs make a batch, and in which order batches come."""
+"""Which pairs of a corpus make a batch, and in which order batches come."""
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from torch.utils.data import Sampler
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.data.store import Lengths
+
+SLICE = 256
+"""Neighbouring pairs that always stay in one block: they are read from disk together."""
+BLOCK = 256 * SLICE
+"""Pairs that are shuffled and sorted together. Larger corpora are planned block by block."""
+
+Indices = NDArray[np.int64]
 
 
-class TokenBatchSampler(Sampler[list[int]]):
+class Draw(NamedTuple):
+    """A batch before it is read: what is drawn for it follows from these and the seed."""
+
+    corpus: int
+    """Which of the run's training corpora."""
+    epoch: int
+    """How often this corpus has been seen through."""
+    indices: list[int]
+    """Pairs of the corpus."""
+
+
+class TokenBatchSampler:
     """Batches of pairs of similar length under a token budget, in another order every epoch.
 
-    lengths: of each pair, the longer side counted with its end token. A batch of n pairs costs
-    n * longest, padding included, and stays within `batch_tokens`; a longer pair is a batch alone.
+    lengths: as `PairStore.lengths`. A batch of n pairs costs n * longest, where the longest side of
+    all pairs is counted with its end token and rounded up to `multiple`; it stays within
+    `batch_tokens`, a longer pair is a batch alone. No batch has more than `batch_pairs` pairs.
+    With `max_length`, pairs with an empty or a longer side never come.
+
     Everything drawn follows from (seed, epoch): the same plan on every rank and after a resume.
-    Ranks take turns in the plan; batches are split in two until the ranks share evenly.
+    Ranks take turns in the plan; batches are split in two until the ranks share evenly, in whole
+    steps of `accumulated` batches. The corpus is cut into blocks of slices from all over it, the
+    same in every epoch. How many batches a block gives depends on its lengths alone, so the place
+    of a batch is found without planning what comes before it, and memory does not grow with the
+    corpus.
     """
 
     def __init__(
         self,
-        lengths: Sequence[tuple[int, int]],
+        lengths: Lengths,
         batch_tokens: int,
         *,
+        batch_pairs: int = 1024,
+        max_length: int | None = None,
+        multiple: int = 1,
         seed: int = 0,
         shuffle: bool = True,
         rank: int = 0,
         world: int = 1,
+        accumulated: int = 1,
+        corpus: int = 0,
     ) -> None:
-        self.lengths, self.batch_tokens = lengths, batch_tokens
+        self.lengths, self.batch_tokens, self.batch_pairs = lengths, batch_tokens, batch_pairs
+        self.max_length, self.multiple = max_length, multiple
         self.seed, self.shuffle, self.rank, self.world = seed, shuffle, rank, world
-        self.epoch = 0
-        self.start = 0
-        """Batches of the epoch that are skipped, after a resume."""
-        self._plan: tuple[int, list[list[int]]] | None = None
+        self.corpus, self._divisor = corpus, world * accumulated
+        slices = np.arange(-(-len(lengths) // SLICE))
+        number = max(1, round(len(lengths) / BLOCK))
+        if shuffle and number > 1:
+            slices = np.random.default_rng([seed, corpus]).permutation(slices)
+        self._blocks = np.array_split(slices, number)
+        self.pairs = self.empty = self.longest = 0
+        """Pairs that come, pairs with an empty side, and the longest side that comes, with its end
+        token."""
+        self._counts = np.array([self._take_stock(block) for block in range(number)])
 
     def __len__(self) -> int:
-        return len(self.plan()) // self.world
+        """Batches of an epoch for each rank."""
+        return int(self._counts.sum()) // self.world
 
-    def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.plan()[self.rank :: self.world][self.start :])
+    def __iter__(self) -> Iterator[Draw]:
+        return self.batches(0)
 
-    def plan(self) -> list[list[int]]:
-        """This epoch's batches of all ranks."""
-        if self._plan is None or self._plan[0] != self.epoch:
-            self._plan = (self.epoch, self._make_plan())
-        return self._plan[1]
-
-    def _make_plan(self) -> list[list[int]]:
-        rng = random.Random(f"{self.seed}/{self.epoch}")
-        order = list(range(len(self.lengths)))
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Draw]:
+        """This rank's batches of an epoch, without the first `start`."""
+        order = np.arange(len(self._blocks))
         if self.shuffle:
-            rng.shuffle(order)  # equal lengths meet in another order every epoch
-        order.sort(key=lambda index: self.lengths[index])
-        batches: list[list[int]] = []
-        longest = 0
-        for index in order:
-            longest = max(longest, *self.lengths[index])
-            if not batches or (len(batches[-1]) + 1) * longest > self.batch_tokens:
-                batches.append([])
-                longest = max(self.lengths[index])
-            batches[-1].append(index)
+            order = self._random(epoch).permutation(order)
+        ends = self._counts[order].cumsum() // self.world
+        for place in range(int(np.searchsorted(ends, start, side="right")), len(order)):
+            skipped = max(0, start - int(ends[place - 1]) if place else start)
+            plan = self.plan(epoch, int(order[place]))
+            for indices in plan[self.rank :: self.world][skipped:]:
+                yield Draw(self.corpus, epoch, indices.tolist())
+
+    def plan(self, epoch: int, block: int) -> list[Indices]:
+        """A block's batches of all ranks, in the order of an epoch."""
+        rng = self._random(epoch, block)
+        indices = self._kept(self._members(block))
         if self.shuffle:
-            rng.shuffle(batches)
-        return _divide(batches, self.world)
+            indices = rng.permutation(indices)  # equal lengths meet in another order every epoch
+        longer = self._longer(indices)
+        src, tgt = self.lengths[indices].T
+        indices = indices[np.lexsort((tgt, src, longer))]
+        sizes = self._sizes(longer) if len(indices) else []
+        batches = np.split(indices, np.cumsum(sizes)[:-1]) if sizes else []
+        if self.shuffle:
+            batches = [batches[i] for i in rng.permutation(len(batches))]
+        # Too few pairs to share: some are seen twice.
+        return batches + [batches[i % len(batches)] for i in range(-len(batches) % self._divisor)]
+
+    def _random(self, *draw: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, self.corpus, *draw])
+
+    def _members(self, block: int) -> Indices:
+        """All pairs of a block, in the order of its slices."""
+        indices = (self._blocks[block][:, None] * SLICE + np.arange(SLICE)).ravel()
+        return indices[indices < len(self.lengths)]
+
+    def _kept(self, indices: Indices) -> Indices:
+        """Without the pairs that never come."""
+        if self.max_length is None:
+            return indices
+        lengths = self.lengths[indices]
+        fits = (lengths.min(axis=1) > 0) & (lengths.max(axis=1) <= self.max_length)
+        return np.compress(fits, indices)
+
+    def _longer(self, indices: Indices) -> Indices:
+        """The longer side of each pair, as it counts for the budget."""
+        longer: Indices = self.lengths[indices].max(axis=1).astype(np.int64) + 1
+        return -(-longer // self.multiple) * self.multiple
+
+    def _sizes(self, longer: Indices) -> list[int]:
+        """How many pairs each batch takes, in ascending order of length."""
+        histogram = np.bincount(longer)
+        sizes: list[int] = []
+        filled = 0
+        for longest in np.flatnonzero(histogram).tolist():
+            capacity = max(1, min(self.batch_pairs, self.batch_tokens // longest))
+            left = int(histogram[longest])
+            while left:
+                if filled >= capacity:
+                    sizes.append(filled)
+                    filled = 0
+                taken = min(left, capacity - filled)
+                filled, left = filled + taken, left - taken
+        return _divide([*sizes, filled], self._divisor) if filled else []
+
+    def _take_stock(self, block: int) -> int:
+        """Count the pairs of a block, and its batches."""
+        members = self._members(block)
+        kept = self._kept(members)
+        self.pairs += len(kept)
+        self.empty += int((self.lengths[members].min(axis=1) == 0).sum())
+        if not len(kept):
+            return 0
+        self.longest = max(self.longest, int(self.lengths[kept].max()) + 1)
+        number = len(self._sizes(self._longer(kept)))
+        return number + -number % self._divisor
 
 
-def _divide(batches: list[list[int]], world: int) -> list[list[int]]:
-    """Split the largest batches in two until their number is a multiple of `world`."""
-    batches = list(batches)
-    while len(batches) % world:
-        largest = max(range(len(batches)), key=lambda number: len(batches[number]))
-        batch = batches.pop(largest)
-        if len(batch) == 1:  # fewer pairs than ranks: some pair must be seen twice
-            batches[largest:largest] = [batch, batch]
-        else:
-            batches[largest:largest] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
-    return batches
+def _divide(sizes: list[int], divisor: int) -> list[int]:
+    """Split the largest batches in two until their number is a multiple of `divisor`, or all
+    are single pairs."""
+    while len(sizes) % divisor and (largest := max(sizes)) > 1:
+        number = sizes.index(largest)
+        sizes[number : number + 1] = [largest - largest // 2, largest // 2]
+    return sizes

@@ -1,39 +1,152 @@
-"""Encoded sentences, kept compactly: one flat tensor of ids, and where each sentence begins."""
+"""Corpora on disk, memory-mapped: built once, found again by the content of their files.
 
-from collections.abc import Sequence
-from itertools import accumulate, chain
+A store is a folder: the text of each side in one file without separators, and the positions where
+its sentences begin (and the last one ends), so that memory does not grow with the corpus.
+"""
 
-import torch
-from torch import Tensor
+import hashlib
+import json
+import mmap
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from io import BufferedReader
+from itertools import islice
+from pathlib import Path
+from typing import cast
 
-from seq2seq.config import PAD_ID
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.data.cache import build_once
+from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
+from seq2seq.data.lines import open_bytes
+from seq2seq.text.subwords import VERSION, Subwords
+
+FORMAT = 1
+"""Of the files in a store's folder; a store of another format is not found, but built anew."""
+SIDES = ("src", "tgt")
+CHUNK = 8192
+"""Pairs that are held in memory while a store is built or measured."""
+
+Say = Callable[[str], object]
+Lengths = NDArray[np.uint32]
+"""(N, 2): subwords of both sides of each pair, without special tokens."""
 
 
-class TokenStore:
-    """A sequence of id sequences."""
+class PairStore(Sequence[Pair]):
+    """The pairs in a store's folder; reads from disk what it is asked for, and keeps nothing."""
 
-    def __init__(self, sentences: Sequence[Sequence[int]]) -> None:
-        self._ids = torch.tensor(list(chain.from_iterable(sentences)) or [PAD_ID])
-        self._starts = torch.tensor([0, *accumulate(map(len, sentences))])
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._sides = [(_map(folder / f"{side}.text"), _positions(folder, side)) for side in SIDES]
 
     def __len__(self) -> int:
-        return len(self._starts) - 1
+        return len(self._sides[0][1]) - 1
 
-    def lengths(self) -> list[int]:
-        """Subwords of each sentence."""
-        return self._starts.diff().tolist()
+    def __getitem__(self, index: int) -> Pair:  # type: ignore[override]
+        return Pair(*(self._text(side, index) for side in range(2)))
 
-    def padded(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Sentences of a batch: ids (B, N) filled up with the padding id, and lengths (B,)."""
-        rows = torch.tensor(indices)
-        starts = self._starts[rows]  # (B,)
-        lens = self._starts[rows + 1] - starts  # (B,)
-        columns = torch.arange(int(lens.max()))  # (N,)
-        inside = columns < lens[:, None]  # (B, N)
-        where = (starts[:, None] + columns).where(inside, 0)
-        return self._ids[where].where(inside, PAD_ID), lens
+    def __reduce__(self) -> tuple[object, ...]:
+        return PairStore, (self.folder,)  # a worker process maps the files for itself
 
-    def subset(self, kept: Sequence[int]) -> "TokenStore":
-        """Only these sentences, in this order."""
-        starts = self._starts.tolist()
-        return TokenStore([self._ids[starts[i] : starts[i + 1]].tolist() for i in kept])
+    def _text(self, side: int, index: int) -> str:
+        text, positions = self._sides[side]
+        return str(text[positions[index] : positions[index + 1]], "utf-8")
+
+    def lengths(self, src: Subwords, tgt: Subwords, say: Say) -> Lengths:
+        """Of all pairs, memory-mapped; counted once for these subword models."""
+        key = hashlib.sha256(VERSION.encode() + src.serialized + tgt.serialized).hexdigest()[:32]
+        target = self.folder / f"lengths-{key}.npy"
+        with build_once(target) as unfinished:
+            if unfinished is not None:
+                say(f"counting the subwords of {len(self)} pairs")
+                found = np.lib.format.open_memmap(unfinished, "w+", np.uint32, (len(self), 2))
+                for start in range(0, len(self), CHUNK):
+                    pairs = [self[i] for i in range(start, min(start + CHUNK, len(self)))]
+                    found[start : start + len(pairs)] = lengths_of(pairs, src, tgt)
+                found.flush()
+        return np.load(target, mmap_mode="r")  # type: ignore[no-any-return]
+
+
+def lengths_of(pairs: Sequence[Pair], src: Subwords, tgt: Subwords) -> Lengths:
+    """Of a few pairs, in memory."""
+    sides = (src.encode_all(pair.src for pair in pairs), tgt.encode_all(pair.tgt for pair in pairs))
+    return np.array([[len(ids) for ids in side] for side in sides], np.uint32).T
+
+
+def store_of(
+    files: CorpusFiles, cache: Path, say: Say, *, src_lang: str = "", tgt_lang: str = ""
+) -> PairStore:
+    """The store of a corpus, built if `cache` does not hold it yet.
+
+    Its name follows from the content of the corpus's files and from how they are read. Raises what
+    reading the corpus raises, and leaves nothing then.
+    """
+    languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    found = sources(files, **languages)
+    read_as = {**asdict(files), "src": None, "tgt": None, "path": None, "weight": None}
+    content = found if isinstance(found, str) else [_identity(path, cache) for path in found]
+    key = json.dumps([FORMAT, languages, read_as, content])
+    target = cache / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:32]
+    with build_once(target) as unfinished:
+        if unfinished is not None:
+            say(f"storing {files} in {target}")
+            write_store(stream_pairs(files, **languages), unfinished)
+    return PairStore(target)
+
+
+def write_store(pairs: Iterable[Pair], folder: Path) -> None:
+    """Write a new store's folder."""
+    folder.mkdir()
+    ends = [0, 0]
+    with ExitStack() as stack:
+        texts, positions = (
+            [stack.enter_context((folder / f"{side}.{kind}").open("wb")) for side in SIDES]
+            for kind in ("text", "positions")
+        )
+        for file in positions:
+            file.write(bytes(8))
+        for chunk in _chunks(pairs):
+            for side in range(2):
+                sentences = [pair[side].encode("utf-8") for pair in chunk]
+                starts = array("q")
+                for sentence in sentences:
+                    ends[side] += len(sentence)
+                    starts.append(ends[side])
+                texts[side].write(b"".join(sentences))
+                positions[side].write(starts.tobytes())
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    waiting = iter(pairs)
+    while chunk := list(islice(waiting, CHUNK)):
+        yield chunk
+
+
+def _map(path: Path) -> mmap.mmap | bytes:
+    with path.open("rb") as file:
+        empty = not path.stat().st_size  # nothing to map: one side of every pair is blank
+        return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _positions(folder: Path, side: str) -> NDArray[np.int64]:
+    return np.memmap(folder / f"{side}.positions", np.int64, "r")
+
+
+def _identity(path: Path, cache: Path) -> list[str]:
+    """The suffixes, which tell the format, and the SHA-256 of the bytes.
+
+    Reading a large corpus for its hash takes seconds, so the hash is remembered for as long as
+    size, times and place of the file stay the same.
+    """
+    with open_bytes(path, unpack=False) as file:
+        seen = path.stat()
+        state = (path.resolve(), seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+        known = cache / "digests" / hashlib.sha256(repr(state).encode()).hexdigest()[:32]
+        with build_once(known) as unfinished:
+            if unfinished is not None:
+                digest = hashlib.file_digest(cast(BufferedReader, file), "sha256")
+                unfinished.write_text(digest.hexdigest())
+    return ["".join(path.suffixes[-2:]), known.read_text()]

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
 
-from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import CorpusError
 from seq2seq.text.normalize import clean
@@ -71,16 +71,20 @@ def all_lines(
     In text files a byte that is not UTF-8 becomes a lone surrogate; other formats are read as
     strictly as in training.
     """
-    if files.src is None or files.tgt is None:
-        yield from stream_pairs(files)
+    paths = text_files(files, languages)
+    if paths is None:
+        yield from stream_pairs(files, src_lang=languages[0], tgt_lang=languages[1])
         return
-    for path in (files.src, files.tgt):
-        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+    for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir()):
             raise CorpusError(f"{path} is a pipe; it is read twice, so write it to a file first.")
-    yield from zip_longest(
-        read_lines(files.src, errors="surrogateescape"),
-        read_lines(files.tgt, errors="surrogateescape"),
-    )
+    yield from zip_longest(*(read_lines(path, errors="surrogateescape") for path in paths))
+
+
+def text_files(files: CorpusFiles, languages: tuple[str, str]) -> tuple[Path, Path] | None:
+    """The two text files of a corpus; None where one file or dataset holds both sides."""
+    found = sources(files, src_lang=languages[0], tgt_lang=languages[1])
+    return (found[0], found[1]) if isinstance(found, list) and len(found) == 2 else None
 
 
 def whole_pairs(files: CorpusFiles, languages: tuple[str, str]) -> Iterator[Pair]:

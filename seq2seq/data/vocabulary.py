@@ -2,45 +2,53 @@
 
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seq2seq.config import SubwordConfig
-from seq2seq.data.corpus import Pair
+from seq2seq.data.cache import build_once
+from seq2seq.data.store import PairStore
 from seq2seq.text.subwords import VERSION, Subwords, train_subwords
+
+SAMPLE = 1_000_000
+"""Most sentences of one side that a subword model is trained on, evenly spread over the corpora."""
 
 
 def subwords_of(
-    pairs: Sequence[Pair], config: SubwordConfig, cache: Path
+    corpora: Sequence[PairStore], config: SubwordConfig, cache: Path
 ) -> tuple[Subwords, Subwords]:
-    """Source and target subwords of a training corpus, the same object twice when joint.
+    """Source and target subwords of the training corpora, the same object twice when joint.
 
     Trained if `cache` does not hold them yet. Another corpus, other settings or another
     SentencePiece are other models.
     """
-    src, tgt = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     if config.joint:
-        subwords = _cached([*src, *tgt], config, config.src_vocab_size, cache)
+        subwords = _cached(corpora, (0, 1), config, config.src_vocab_size, cache)
         return subwords, subwords
     return (
-        _cached(src, config, config.src_vocab_size, cache),
-        _cached(tgt, config, config.tgt_vocab_size, cache),
+        _cached(corpora, (0,), config, config.src_vocab_size, cache),
+        _cached(corpora, (1,), config, config.tgt_vocab_size, cache),
     )
 
 
-def _cached(texts: Sequence[str], config: SubwordConfig, size: int, cache: Path) -> Subwords:
-    key = [VERSION, config.kind, config.byte_fallback, config.normalization, size]
-    digest = hashlib.sha256(json.dumps(key).encode())
-    for text in texts:
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
-    path = cache / "subwords" / f"{digest.hexdigest()[:32]}.model"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        serialized = train_subwords(texts, config, size)
-        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-            new = Path(scratch) / path.name
-            new.write_bytes(serialized)
-            os.replace(new, path)  # a killed or parallel run leaves no half model
+def _cached(
+    corpora: Sequence[PairStore],
+    sides: Sequence[int],
+    config: SubwordConfig,
+    size: int,
+    cache: Path,
+) -> Subwords:
+    settings = [VERSION, config.kind, config.byte_fallback, config.normalization, size, SAMPLE]
+    key = json.dumps([*settings, sides, [corpus.folder.name for corpus in corpora]])
+    path = cache / "subwords" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.model"
+    with build_once(path) as unfinished:
+        if unfinished is not None:
+            unfinished.write_bytes(train_subwords(_texts(corpora, sides), config, size))
     return Subwords.load(path)
+
+
+def _texts(corpora: Sequence[PairStore], sides: Sequence[int]) -> Iterator[str]:
+    every = max(1, -(-sum(map(len, corpora)) // SAMPLE))
+    for side in sides:
+        for corpus in corpora:
+            yield from (corpus[index][side] for index in range(0, len(corpus), every))

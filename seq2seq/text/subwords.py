@@ -53,9 +53,18 @@ class Subwords:
     def encode(self, text: str) -> list[int]:
         return list(self._model.Encode(_line(text)))
 
-    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The same for many texts, on all cores."""
-        return list(self._model.Encode([_line(text) for text in texts], num_threads=-1))
+    def encode_all(self, texts: Iterable[str], *, threads: int = -1) -> list[list[int]]:
+        """The same for many texts; -1 threads are all cores."""
+        return list(self._model.Encode([_line(text) for text in texts], num_threads=threads))
+
+    def sample(self, text: str, strength: float, seed: int) -> list[int]:
+        """A random segmentation, always the same for the same seed (0 up to 2**32 - 1).
+
+        `strength` is explained at `config.SubwordSampling`.
+        """
+        sentencepiece.set_random_generator_seed(seed)
+        line = _line(text)
+        return list(self._model.Encode(line, enable_sampling=True, nbest_size=-1, alpha=strength))
 
     def decode(self, ids: Sequence[int]) -> str:
         return clean(self._model.Decode(list(ids)))
@@ -96,8 +105,6 @@ def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int)
             eos_id=EOS_ID,
             pad_piece="<pad>",
             max_sentence_length=1 << 20,
-            input_sentence_size=5_000_000,
-            shuffle_input_sentence=True,
             minloglevel=2,
         )
     except RuntimeError as error:

@@ -1,5 +1,7 @@
-"""What happens beside the training steps: the model folder, the progress bar."""
+"""What happens beside the training steps: the model folder, a clean stop, the progress bar."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.model_folder import save_model
+from seq2seq.training.checkpoints import LAST
 from seq2seq.training.module import TranslationModule
 
 
@@ -34,7 +37,7 @@ class BestModelFolder(Callback):
     def on_exception(
         self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
     ) -> None:
-        if isinstance(exception, KeyboardInterrupt) and trainer.state.fn == "fit":
+        if isinstance(exception, KeyboardInterrupt | SystemExit) and trainer.state.fn == "fit":
             if self.best is None and trainer.global_step > 0:
                 self._save(module)
             rank_zero_info(f"interrupted after {trainer.global_step} steps; model: {self.folder}")
@@ -55,6 +58,65 @@ class BestModelFolder(Callback):
     def _save(self, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
         save_model(module.saved_model(), self.folder)
+
+
+class CleanStop(Callback):
+    """Ctrl-C and SIGTERM let the step end, write a checkpoint and stop; a second one stops at once.
+
+    The status is 128 plus the signal's number, as in a shell. Of several processes it is enough
+    that one gets the signal.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked = 0
+        """The signal that came, if one did."""
+        self._handlers: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._handlers[number] = signal.signal(number, self._ask)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_index: int,
+    ) -> None:
+        if (batch_index + 1) % trainer.accumulate_grad_batches or self._validation_is_due(trainer):
+            return  # a checkpoint between a step and its validation would lose the validation
+        if trainer.world_size > 1 and trainer.global_step % trainer.log_every_n_steps:  # type: ignore[attr-defined]
+            return  # asking the other processes costs time
+        if trainer.strategy.reduce_boolean_decision(bool(self.asked), all=False):
+            name = LAST.format(step=trainer.global_step)
+            trainer.save_checkpoint(self.folder / f"{name}.ckpt")
+            raise SystemExit(128 + (self.asked or signal.SIGTERM) if trainer.is_global_zero else 0)
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._restore()
+
+    def on_exception(
+        self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        self._restore()
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = number
+        os.write(2, b"\nstopping after this step and its validation; once more stops at once\n")
+
+    def _restore(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers.clear()
+
+    @staticmethod
+    def _validation_is_due(trainer: pl.Trainer) -> bool:
+        done = trainer.fit_loop.epoch_loop.total_batch_idx + 1
+        return done % trainer.val_check_batch == 0  # type: ignore[operator]
 
 
 class ProgressBar(TQDMProgressBar):

@@ -7,17 +7,13 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
-from seq2seq.config import SubwordConfig, at_least
+from seq2seq.config import SubwordConfig, SubwordSampling, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.dataset import (
-    EncodedCorpus,
-    ResumableLoader,
-    TextBatch,
-    TextBatches,
-    TrainingBatches,
-)
+from seq2seq.data.dataset import ResumableLoader, TextBatch, TextBatches, TrainingBatches
 from seq2seq.data.lines import read_lines
+from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
+from seq2seq.data.store import Lengths, PairStore, lengths_of, store_of
 from seq2seq.data.vocabulary import subwords_of
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.model_folder import find_model, load_subwords
@@ -28,7 +24,7 @@ class CorpusDataModule(pl.LightningDataModule):
     """The settings `data.*`.
 
     Args:
-        train: the corpus to learn from.
+        train: the corpus to learn from, or several by name, each with a `weight` if any has one.
         validation: the corpus whose BLEU chooses the best checkpoint.
         test: named corpora; each gets its own score lines.
         predict: a file of source sentences for `predict`.
@@ -37,9 +33,14 @@ class CorpusDataModule(pl.LightningDataModule):
         subwords: how the subword models are trained.
         batch_tokens: most tokens of a batch on its longer side, padding counted.
         max_length: longest sentence to train on, in subwords; longer pairs are dropped and counted.
-        workers: processes that prepare batches; 0 prepares them in the training process.
-        cache: folder of trained subword models, found again by the content of the corpus.
-        seed: of the order of batches; follows seed_everything.
+        batch_pairs: most pairs of a batch, however short they are.
+        temperature: share of a corpus in training, where none has a weight: its size to the power
+            of 1 / temperature; 1 takes all as they are, above it small corpora come more often.
+        subword_sampling: other segmentations of the training sentences in every epoch.
+        workers: processes that prepare batches; 0 prepares them in the training process. Not set,
+            it is 0 on a CPU and 4 on a GPU.
+        cache: folder of stored corpora and trained subword models, found again by content.
+        seed: of the order of batches and of subword sampling; follows seed_everything.
         subwords_from: model or run folder whose subwords are used instead of trained ones; follows
             init_from.
     """
@@ -51,7 +52,7 @@ class CorpusDataModule(pl.LightningDataModule):
 
     def __init__(
         self,
-        train: CorpusFiles | None = None,
+        train: CorpusFiles | dict[str, CorpusFiles] | None = None,
         validation: CorpusFiles | None = None,
         test: dict[str, CorpusFiles] | None = None,
         predict: str | None = None,
@@ -59,8 +60,11 @@ class CorpusDataModule(pl.LightningDataModule):
         tgt_lang: str = "",
         subwords: SubwordConfig = SubwordConfig(),  # noqa: B008 (frozen)
         batch_tokens: int = 4096,
+        batch_pairs: int = 1024,
         max_length: int = 256,
-        workers: int = 0,
+        temperature: float = 1.0,
+        subword_sampling: SubwordSampling = SubwordSampling(),  # noqa: B008 (frozen)
+        workers: int | None = None,
         cache: str = "~/.cache/seq2seq",
         seed: int = 1,
         subwords_from: str | None = None,
@@ -68,28 +72,40 @@ class CorpusDataModule(pl.LightningDataModule):
         super().__init__()
         at_least("data.batch_tokens", batch_tokens, 1)
         at_least("data.max_length", max_length, 1)
-        at_least("data.workers", workers, 0)
-        self.train, self.validation, self.test = train, validation, test or {}
+        at_least("data.batch_pairs", batch_pairs, 1)
+        at_least("data.temperature", temperature, 1)
+        at_least("data.workers", workers or 0, 0)
+        self.train = {"": train} if isinstance(train, CorpusFiles) else train or {}
+        self.validation, self.test = validation, test or {}
         self.predict = predict
         self.src_lang, self.tgt_lang = src_lang, tgt_lang
-        self.subwords, self.batch_tokens, self.max_length = subwords, batch_tokens, max_length
+        self.subwords, self.subword_sampling = subwords, subword_sampling
+        self.batch_tokens, self.batch_pairs, self.max_length = batch_tokens, batch_pairs, max_length
+        self.temperature = temperature
         self.workers, self.cache, self.seed = workers, Path(cache).expanduser(), seed
         self.subwords_from = subwords_from
-        self.encoded: dict[str, EncodedCorpus] = {}
-        """By name: train, validation, predict, or test/NAME."""
+        self.stores: list[PairStore] = []
+        """The training corpora."""
+        self.samplers: list[TokenBatchSampler] = []
+        """Of the training corpora."""
+        self.texts: dict[str, list[Pair]] = {}
+        """Corpora for evaluation, by name: validation, predict, or test/NAME."""
 
     def prepare_data(self) -> None:
-        """Train the subword models, on one process; the others find them in the cache."""
+        """Store the training corpora and train the subword models, on one process; the others find
+        them in the cache."""
         self._load_subwords()
 
     def setup(self, stage: str) -> None:
-        """Read and encode what the stage needs: fit, validate, test or predict."""
+        """Open or read what the stage needs: fit, validate, test or predict."""
         self._load_subwords()
-        if stage == "fit" and "train" not in self.encoded:
-            pairs = self._required("train", self.train)
-            self.encoded["train"] = self._trainable(EncodedCorpus.encode(pairs, *self._subwords()))
+        if stage == "fit" and not self.samplers:
+            self._open_stores()
+            self.samplers = [self._training_sampler(*each) for each in enumerate(self.stores)]
         if stage in ("fit", "validate"):
-            self._encode("validation", self._required("validation", self.validation))
+            if self.validation is None:
+                raise _not_set("validation")
+            self._read("validation", self.validation)
         if stage == "test":
             if not self.test:
                 raise ConfigError(
@@ -97,23 +113,42 @@ class CorpusDataModule(pl.LightningDataModule):
                     "--data.test '{NAME: {src: FILE, tgt: FILE}}'."
                 )
             for name, files in self.test.items():
-                self._encode(f"test/{name}", list(stream_pairs(files)))
+                self._read(f"test/{name}", files)
         if stage == "predict":
             if self.predict is None:
                 raise ConfigError("data.predict is not set; give a file of source sentences.")
             lines = list(read_lines(self.predict))
             if not lines:
                 raise CorpusError(f"{self.predict} is empty; there is nothing to translate.")
-            self._encode("predict", [Pair(line, "") for line in lines])
+            self.texts["predict"] = [Pair(line, "") for line in lines]
 
     def train_dataloader(self) -> ResumableLoader:
-        dataset = TrainingBatches(self.encoded["train"], self.start_id)
+        dataset = TrainingBatches(
+            self.stores,
+            self.src_subwords,
+            self.tgt_subwords,
+            start_id=self.start_id,
+            batch_tokens=self.batch_tokens,
+            max_length=self.max_length,
+            multiple=self._multiple,
+            sampling=self.subword_sampling,
+            seed=self.seed,
+        )
+        weights = [files.weight for files in self.train.values()]
+        order = Mixture(
+            self.samplers,
+            weights=weights,
+            temperature=self.temperature,
+            accumulated=self._accumulated,
+            seed=self.seed,
+        )
+        workers = self.workers if self.workers is not None else 4 if self._on_gpu else 0
         return ResumableLoader(
             dataset,
-            sampler=self._sampler(self.encoded["train"], shuffle=True),
+            sampler=order,
             batch_size=None,
-            num_workers=self.workers,
-            persistent_workers=self.workers > 0,
+            num_workers=workers,
+            persistent_workers=workers > 0,
         )
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
@@ -127,33 +162,73 @@ class CorpusDataModule(pl.LightningDataModule):
 
     def longest(self) -> tuple[str, int]:
         """The corpus with the longest sentence, and its subwords with the end token."""
-        return max(
-            ((name, max(map(max, corpus.lengths()))) for name, corpus in self.encoded.items()),
-            key=lambda found: found[1],
-        )
+        found = {name: int(self._lengths(pairs).max()) + 1 for name, pairs in self.texts.items()}
+        if self.samplers:
+            sampled = (self.subword_sampling.src, self.subword_sampling.tgt) != (None, None)
+            longest = max(sampler.longest for sampler in self.samplers)
+            found["train"] = self.max_length + 1 if sampled else longest
+        return max(found.items(), key=lambda each: each[1])
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+
+    @property
+    def _multiple(self) -> int:
+        """Lengths of training batches are multiples of this: tensor cores work in eights."""
+        return 8 if self._on_gpu else 1
 
     def _text_loader(self, name: str) -> DataLoader[TextBatch]:
-        corpus = self.encoded[name]
+        pairs = self.texts[name]
+        rank, world = self._rank_and_world()
         return DataLoader(
-            TextBatches(corpus, self.start_id),
-            sampler=self._sampler(corpus, shuffle=False),
+            TextBatches(pairs, self.src_subwords, self.tgt_subwords, start_id=self.start_id),
+            sampler=TokenBatchSampler(
+                self._lengths(pairs), self.batch_tokens, shuffle=False, rank=rank, world=world
+            ),
             batch_size=None,
         )
 
-    def _sampler(self, corpus: EncodedCorpus, *, shuffle: bool) -> TokenBatchSampler:
-        trainer = self.trainer
-        rank, world = (trainer.global_rank, trainer.world_size) if trainer is not None else (0, 1)
-        return TokenBatchSampler(
-            corpus.lengths(),
+    def _training_sampler(self, corpus: int, store: PairStore) -> TokenBatchSampler:
+        """Says how many pairs cannot be learned from."""
+        rank, world = self._rank_and_world()
+        sampler = TokenBatchSampler(
+            store.lengths(self.src_subwords, self.tgt_subwords, rank_zero_info),
             self.batch_tokens,
+            batch_pairs=self.batch_pairs,
+            max_length=self.max_length,
+            multiple=self._multiple,
             seed=self.seed,
-            shuffle=shuffle,
             rank=rank,
             world=world,
+            accumulated=self._accumulated,
+            corpus=corpus,
         )
+        name = list(self.train)[corpus]
+        long = len(store) - sampler.empty - sampler.pairs
+        rank_zero_info(
+            f"training corpus{name and ' ' + name}: {sampler.pairs} of {len(store)} pairs; dropped "
+            f"{sampler.empty} with an empty side and {long} longer than "
+            f"data.max_length={self.max_length} subwords"
+        )
+        if not sampler.pairs:
+            raise CorpusError(
+                f"{self.train[name]}: no pair is left to train on: {sampler.empty} of {len(store)} "
+                f"have an empty side, the others are longer than data.max_length={self.max_length} "
+                f"subwords."
+            )
+        return sampler
 
-    def _subwords(self) -> tuple[Subwords, Subwords]:
-        return self.src_subwords, self.tgt_subwords
+    @property
+    def _accumulated(self) -> int:
+        return self.trainer.accumulate_grad_batches if self.trainer is not None else 1
+
+    def _rank_and_world(self) -> tuple[int, int]:
+        trainer = self.trainer
+        return (trainer.global_rank, trainer.world_size) if trainer is not None else (0, 1)
+
+    def _lengths(self, pairs: Sequence[Pair]) -> Lengths:
+        return lengths_of(pairs, self.src_subwords, self.tgt_subwords)
 
     def _load_subwords(self) -> None:
         if hasattr(self, "src_subwords"):
@@ -161,36 +236,29 @@ class CorpusDataModule(pl.LightningDataModule):
         if self.subwords_from is not None:
             loaded = load_subwords(find_model(self.subwords_from))
         else:
-            pairs = self._required("train", self.train)
-            loaded = subwords_of(pairs, self.subwords, self.cache)
+            self._open_stores()
+            loaded = subwords_of(self.stores, self.subwords, self.cache)
         self.src_subwords, self.tgt_subwords = loaded
 
-    def _required(self, name: str, files: CorpusFiles | None) -> Sequence[Pair]:
-        if files is None:
-            raise ConfigError(
-                f"data.{name} is not set; give --data.{name}.src FILE --data.{name}.tgt FILE, "
-                f"or --data.{name}.tsv FILE."
-            )
-        return list(stream_pairs(files))
+    def _open_stores(self) -> None:
+        if not self.train:
+            raise _not_set("train")
+        if not self.stores:
+            self.stores = [
+                store_of(files, self.cache, rank_zero_info, **self._languages())
+                for files in self.train.values()
+            ]
 
-    def _encode(self, name: str, pairs: Sequence[Pair]) -> None:
-        if name not in self.encoded:
-            self.encoded[name] = EncodedCorpus.encode(pairs, *self._subwords())
+    def _read(self, name: str, files: CorpusFiles) -> None:
+        if name not in self.texts:
+            self.texts[name] = list(stream_pairs(files, **self._languages()))
 
-    def _trainable(self, corpus: EncodedCorpus) -> EncodedCorpus:
-        """Without the pairs that cannot be learned from; says how many they were."""
-        lengths = corpus.lengths()
-        empty = {i for i, sides in enumerate(lengths) if min(sides) == 1}
-        long = {i for i, sides in enumerate(lengths) if max(sides) - 1 > self.max_length}
-        kept = [i for i in range(len(lengths)) if i not in empty and i not in long]
-        rank_zero_info(
-            f"training corpus: {len(kept)} of {len(lengths)} pairs; dropped {len(empty)} with an "
-            f"empty side and {len(long - empty)} longer than data.max_length={self.max_length} "
-            f"subwords"
-        )
-        if not kept:
-            raise CorpusError(
-                f"no pair is left to train on: {len(empty)} of {len(lengths)} have an empty side, "
-                f"the others are longer than data.max_length={self.max_length} subwords."
-            )
-        return corpus.subset(kept)
+    def _languages(self) -> dict[str, str]:
+        return {"src_lang": self.src_lang, "tgt_lang": self.tgt_lang}
+
+
+def _not_set(name: str) -> ConfigError:
+    return ConfigError(
+        f"data.{name} is not set; give --data.{name}.src FILE --data.{name}.tgt FILE, "
+        f"or --data.{name}.path FILE."
+    )

@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.loss import cross_entropy_sum
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
+from seq2seq.training.throughput import Throughput
 from seq2seq.translator import NativeEngine, Translation, Translator
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
@@ -57,9 +57,7 @@ class TranslationModule(pl.LightningModule):
         self.seed, self.init_from, self.output = seed, init_from, output
         self.validation_loss = MeanMetric()
         self._hypotheses: dict[str, list[tuple[int, Translation]]] = {}
-        self._tokens = torch.tensor(0)
-        """Target tokens since the clock was started; on the device, so that nothing waits."""
-        self._since = time.perf_counter()
+        self.throughput = Throughput()
 
     # -- the network
 
@@ -130,21 +128,34 @@ class TranslationModule(pl.LightningModule):
 
     # -- learning
 
-    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        micro_batch = batch_index % self.trainer.accumulate_grad_batches
-        draw = hash((self.seed, self.global_step, micro_batch, self.global_rank))
+    def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
+        """Each part but the last adds its gradients here, so that only one is in memory."""
+        accumulated = self.trainer.accumulate_grad_batches
+        draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
         torch.manual_seed(draw % 2**63)
-        loss, tokens = self._loss(batch, self.recipe.label_smoothing)
-        self._tokens = self._tokens + tokens
-        self.log("loss", loss / tokens, prog_bar=True)
-        return loss / tokens
+        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
+        total = torch.zeros((), device=self.device)
+        for number, part in enumerate(parts, start=1):
+            loss = self._loss(part, self.recipe.label_smoothing) / tokens
+            total = total + loss.detach()
+            if number < len(parts):
+                self.trainer.strategy.backward(loss / accumulated, None)
+        self.throughput.count(parts)
+        self.log("loss", total, prog_bar=True)
+        return loss
 
-    def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, Tensor]:
-        """Sum over target tokens, and their number."""
+    def optimizer_zero_grad(self, *_: Any) -> None:
+        """Nothing: Lightning calls it after the first parts have added their gradients."""
+
+    def on_train_batch_start(self, batch: list[Batch], batch_index: int) -> None:
+        if batch_index % self.trainer.accumulate_grad_batches == 0:
+            self.zero_grad()
+
+    def _loss(self, batch: Batch, label_smoothing: float) -> Tensor:
+        """Sum over target tokens."""
         network = self.network
         hidden = network(batch.src, batch.src_lens, batch.tgt_in)  # (B, T, D)
-        loss = cross_entropy_sum(network.project(hidden), batch.tgt_out, label_smoothing)
-        return loss, batch.tgt_lens.sum()
+        return cross_entropy_sum(network.project(hidden), batch.tgt_out, label_smoothing)
 
     def configure_optimizers(self) -> Any:
         recipe, total = self.recipe, self.trainer.max_steps
@@ -183,20 +194,15 @@ class TranslationModule(pl.LightningModule):
         self.log("lr", optimizer.param_groups[0]["lr"], prog_bar=True)
 
     def on_train_start(self) -> None:
-        self._restart_clock()
+        self.throughput.restart()
 
-    def _restart_clock(self) -> None:
-        """Count tokens per second from here."""
-        self._tokens = torch.tensor(0, device=self.device)
-        self._since = time.perf_counter()
-
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
+    def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if self.global_step % every == 0:
-            now = time.perf_counter()
-            rate = float(self._tokens) / (now - self._since) * self.trainer.world_size
-            self.log("tokens_per_second", rate, prog_bar=True)
-            self._restart_clock()
+        if self.global_step % every == 0 and self.throughput.cells:
+            rate, padding = self.throughput.measured()
+            self.log("tokens_per_second", rate * self.trainer.world_size, prog_bar=True)
+            self.log("padding", padding)
+            self.throughput.restart()
 
     # -- checkpoints
 
@@ -233,7 +239,7 @@ class TranslationModule(pl.LightningModule):
     # -- scores
 
     def validation_step(self, batch: TextBatch, batch_index: int) -> None:
-        loss, tokens = self._loss(batch.batch, 0.0)
+        loss, tokens = self._loss(batch.batch, 0.0), batch.batch.tgt_lens.sum()
         self.validation_loss.update(loss / tokens, weight=tokens)
         hypotheses = self.translator.translate([pair.src for pair in batch.pairs])
         self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
@@ -247,7 +253,7 @@ class TranslationModule(pl.LightningModule):
         rank_zero_info(
             f"step {self.global_step}: validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}"
         )
-        self._restart_clock()
+        self.throughput.restart()
 
     def test_step(self, batch: TextBatch, batch_index: int, dataloader_idx: int = 0) -> None:
         self._collect(list(self.data.test)[dataloader_idx], batch)
@@ -258,7 +264,7 @@ class TranslationModule(pl.LightningModule):
     def on_test_end(self) -> None:
         for name in self.data.test:
             best = self._gather(name)
-            references = [pair.tgt for pair in self.data.encoded[f"test/{name}"].pairs]
+            references = [pair.tgt for pair in self.data.texts[f"test/{name}"]]
             hypotheses = [translation.text for translation in best]
             scores = evaluate(hypotheses, [references], self.data.tgt_lang)
             for score in scores:
@@ -266,7 +272,7 @@ class TranslationModule(pl.LightningModule):
             self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
 
     def on_predict_end(self) -> None:
-        pairs, best = self.data.encoded["predict"].pairs, self._gather("predict")
+        pairs, best = self.data.texts["predict"], self._gather("predict")
         rows = (
             {"index": i, "source": pair.src, "translation": each.text, "score": each.score}
             for i, (pair, each) in enumerate(zip(pairs, best, strict=True))

@@ -1,6 +1,6 @@
 """Kept and rejected pairs together are the corpus, in order, byte for byte."""
 
-import gzip
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from toy_corpora import Pairs, latin, write
 
 from seq2seq.cli import main
 from seq2seq.data.cleaning import NAMES
+from seq2seq.data.lines import read_lines
 
 OUTPUTS = ["--output", "out.src", "out.tgt", "--rejected", "rejected.tsv"]
 COMMAND = ["clean", "in.src", "in.tgt", *OUTPUTS]
@@ -136,20 +137,31 @@ def test_after_cleaning_against_a_test_set_inspect_finds_no_overlap(
     assert main([*inspect, "out.src", "out.tgt"]) == 0
 
 
-def test_packed_files_and_tsv_are_read_and_packed_files_written(folder: Path) -> None:
+def test_a_tsv_is_read_and_packed_files_are_written(folder: Path) -> None:
     Path("in.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in HEALTHY), encoding="utf-8")
-    outputs = ["--output", "out.src.gz", "out.tgt.gz", "--rejected", "rejected.tsv.gz"]
+    outputs = ["--output", "out.src.gz", "out.tgt.zst", "--rejected", "rejected.tsv.gz"]
     assert main(["clean", "in.tsv", *outputs]) == 0
-    assert gzip.decompress(Path("out.tgt.gz").read_bytes()).decode() == "".join(
-        f"{tgt}\n" for _, tgt in HEALTHY
-    )
-    assert gzip.decompress(Path("rejected.tsv.gz").read_bytes()) == b""
+    assert list(read_lines("out.src.gz")) == [src for src, _ in HEALTHY]
+    assert list(read_lines("out.tgt.zst")) == [tgt for _, tgt in HEALTHY]
+    assert list(read_lines("rejected.tsv.gz")) == []
+
+
+def test_a_line_break_inside_a_segment_cannot_shift_the_sides(folder: Path) -> None:
+    rows = [*HEALTHY, ("one\ntwo\\n", "eins\nzwei")]
+    Path("in.jsonl").write_text("".join(f"{json.dumps({'src': s, 'tgt': t})}\n" for s, t in rows))
+    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "empty"]) == 0
+    assert kept()[-1] == (b"one two\\n", b"eins zwei")
+    assert main(["clean", "in.jsonl", *OUTPUTS]) == 0
+    assert rejected() == [("controls", 301, (b"one\ntwo\\n", b"eins\nzwei"))]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("in.src short.tgt", "short.tgt has 299 lines but in.src has 300"),
+        (
+            "in.src short.tgt",
+            "in.src and short.tgt: the source has 300 lines but the target has 299",
+        ),
         ("in.src none.tgt", "none.tgt does not exist"),
         ("in.src in.tgt --output in.src out.tgt", "in.src is read or written already"),
         ("in.src in.tgt --output out.src out.src", "out.src is read or written already"),

@@ -1,11 +1,14 @@
 """A corpus must keep its alignment, and say where it has none."""
 
+import gzip
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 
-from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.errors import ConfigError, CorpusError
 
 
@@ -34,7 +37,7 @@ def test_files_of_different_lengths_are_told_with_both_names_and_numbers(tmp_pat
 
 def test_tsv_takes_the_first_two_columns(tmp_path: Path) -> None:
     tsv = written(tmp_path / "a.tsv", "one\teins", "two\tzwei\t0.9\tx", "\t", "four\t")
-    assert list(stream_pairs(CorpusFiles(tsv=tsv))) == [
+    assert list(stream_pairs(CorpusFiles(path=tsv))) == [
         ("one", "eins"),
         ("two", "zwei"),
         ("", ""),
@@ -46,7 +49,7 @@ def test_tsv_takes_the_first_two_columns(tmp_path: Path) -> None:
 def test_a_tsv_line_without_a_tab_is_told_with_its_number(tmp_path: Path, line: str) -> None:
     tsv = written(tmp_path / "a.tsv", "one\teins", line)
     with pytest.raises(CorpusError, match=rf"{tsv} line 2 has no tab"):
-        list(stream_pairs(CorpusFiles(tsv=tsv)))
+        list(stream_pairs(CorpusFiles(path=tsv)))
 
 
 @pytest.mark.parametrize("lines", [[], [""], [" \t"], ["", "\ufeff", "\u3000"]], ids=ascii)
@@ -56,7 +59,7 @@ def test_a_corpus_without_text_is_told_with_its_files(tmp_path: Path, lines: lis
         list(stream_pairs(CorpusFiles(src=src, tgt=tgt)))
     tsv = written(tmp_path / "a.tsv", *(f"{line.strip()}\t{line}" for line in lines))
     with pytest.raises(CorpusError, match=rf"{tsv}: the corpus is empty"):
-        list(stream_pairs(CorpusFiles(tsv=tsv)))
+        list(stream_pairs(CorpusFiles(path=tsv)))
 
 
 def test_text_on_one_side_of_each_pair_only_is_an_empty_corpus(tmp_path: Path) -> None:
@@ -67,11 +70,76 @@ def test_text_on_one_side_of_each_pair_only_is_an_empty_corpus(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "names",
-    [(), ("src",), ("tgt",), ("src", "tsv"), ("tgt", "tsv"), ("src", "tgt", "tsv")],
+    [(), ("src",), ("tgt",), ("src", "path"), ("tgt", "path"), ("src", "tgt", "path")],
     ids=" ".join,
 )
 def test_other_combinations_of_files_are_told_with_what_was_given(names: tuple[str, ...]) -> None:
-    files = {name: f"data/a.{name}" for name in names}
-    given = [f"{name}={files.get(name)}" for name in ("src", "tgt", "tsv")]
+    files: dict[str, Any] = {name: f"data/a.{name}" for name in names}
+    given = [f"{name}={files.get(name)}" for name in ("src", "tgt", "path")]
     with pytest.raises(ConfigError, match=re.escape(", ".join(given))):
         CorpusFiles(**files)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a", "a.gz", "a.tmx.bz2"])
+def test_an_unknown_ending_is_told_with_the_known_ones(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    known = r"\.tsv, \.jsonl, \.tmx, \.xlf, \.xliff, \.po, also with \.gz or \.zst"
+    for missing_or_empty in (path.exists, path.touch):
+        missing_or_empty()
+        with pytest.raises(ConfigError, match=rf"^path={path} has no ending .* {known}"):
+            list(stream_pairs(CorpusFiles(path=str(path)), src_lang="en", tgt_lang="de"))
+
+
+def stem(folder: Path) -> str:
+    """Three languages: plain, .gz and .zst; beside them a file of another stem and a folder."""
+    written(folder / "train.en", "one", "two")
+    (folder / "train.de.gz").write_bytes(gzip.compress(b"eins\nzwei\n"))
+    (folder / "train.fr.zst").write_bytes(zstandard.compress(b"un\ndeux\n"))
+    written(folder / "training.cs", "jedna", "dva")
+    (folder / "train.old").mkdir()
+    return str(folder / "train")
+
+
+def test_of_many_text_files_the_languages_choose_two(tmp_path: Path) -> None:
+    files = CorpusFiles(path=stem(tmp_path))
+    assert list(stream_pairs(files, src_lang="en", tgt_lang="de"))[1] == ("two", "zwei")
+    assert list(stream_pairs(files, src_lang="fr", tgt_lang="en"))[1] == ("deux", "two")
+
+
+def test_of_one_language_plain_and_packed_the_plain_file_is_read(tmp_path: Path) -> None:
+    files = CorpusFiles(path=stem(tmp_path))
+    written(tmp_path / "train.de", "1", "2")
+    assert list(stream_pairs(files, src_lang="en", tgt_lang="de"))[1] == ("two", "2")
+
+
+def test_a_language_without_a_file_is_told_with_the_files_there_are(tmp_path: Path) -> None:
+    files = CorpusFiles(path=stem(tmp_path))
+    there = ", ".join(f"{files.path}.{end}" for end in ("de.gz", "en", "fr.zst"))
+    for src_lang, tgt_lang in (("it", "en"), ("en", "it")):
+        with pytest.raises(
+            CorpusError, match=rf"{files.path}\.it does not .* {re.escape(there)}\.$"
+        ):
+            list(stream_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang))
+
+
+@pytest.mark.parametrize("langs", [{}, {"src_lang": "en"}, {"tgt_lang": "en"}], ids=" ".join)
+def test_many_text_files_without_languages_ask_for_them(
+    tmp_path: Path, langs: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match=r"set data\.src_lang and data\.tgt_lang.* ''"):
+        list(stream_pairs(CorpusFiles(path=stem(tmp_path)), **langs))
+
+
+def test_the_sources_of_a_corpus_are_the_files_that_are_read(tmp_path: Path) -> None:
+    langs = {"src_lang": "en", "tgt_lang": "de"}
+    two = CorpusFiles(src="a.en", tgt="a.de")
+    assert sources(two, **langs) == [Path("a.en"), Path("a.de")]
+    assert sources(CorpusFiles(path="a.tmx.gz"), **langs) == [Path("a.tmx.gz")]
+    by_stem = sources(CorpusFiles(path=stem(tmp_path)), **langs)
+    assert by_stem == [tmp_path / "train.en", tmp_path / "train.de.gz"]
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_weight_that_is_no_share_is_an_error(weight: float) -> None:
+    with pytest.raises(ConfigError, match=f"weight={weight} is no share"):
+        CorpusFiles(path="a.tsv", weight=weight)

@@ -224,5 +224,14 @@ def test_subwords_that_the_model_does_not_know_are_counted(tmp_path: Path) -> No
 def test_a_tsv_corpus_is_inspected_as_its_two_sides_are(tmp_path: Path) -> None:
     tsv = tmp_path / "train.tsv"
     tsv.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in HEALTHY), encoding="utf-8")
-    (report,) = inspect(Plan(train=CorpusFiles(tsv=str(tsv))))
+    (report,) = inspect(Plan(train=CorpusFiles(path=str(tsv))))
     assert (report.findings, report.pairs) == ([], SIZE)
+
+
+def test_text_files_of_one_stem_are_inspected_as_leniently_as_two_that_are_named(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "train", [*HEALTHY, ("a\udcff", "b")])
+    stem = CorpusFiles(path=str(tmp_path / "train"))
+    (report,) = inspect(Plan(train=stem, languages=("src", "tgt")))
+    assert [(found.name, found.count) for found in report.findings] == [("undecodable", 1)]

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from seq2seq.data.lines import decode_lines, read_lines
 from seq2seq.errors import CorpusError
@@ -52,8 +53,19 @@ def test_a_gz_file_reads_as_what_was_packed_in_one_part_or_several(tmp_path: Pat
     assert list(read_lines(path)) == ["one", "twö"]
 
 
+def test_a_zst_file_reads_as_what_was_packed_in_one_frame_or_several(tmp_path: Path) -> None:
+    path = tmp_path / "a.en.zst"
+    big = [f"line {n}" for n in range(50_000)]
+    skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00xyz"
+    frames = ["one\ntw", "ö\n", "", "\n".join(big)]
+    packed = [zstandard.compress(frame.encode()) for frame in frames]
+    path.write_bytes(b"".join(packed[:2]) + skippable + b"".join(packed[2:]))
+    assert list(read_lines(path)) == ["one", "twö", *big]
+
+
 def test_a_file_without_a_byte_has_no_lines(tmp_path: Path) -> None:
-    assert list(read_lines(written(tmp_path / "a.en"))) == []
+    for name in ("a.en", "a.en.gz", "a.en.zst"):
+        assert list(read_lines(written(tmp_path / name))) == []
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xe4\xb8", b"\xed\xa0\x80", b"\xc0\x80"], ids=repr)
@@ -71,13 +83,13 @@ def test_undecodable_bytes_are_told_with_file_line_byte_and_column(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    for missing in (tmp_path / "none.en", tmp_path / "none.en.gz"):
+    for missing in (tmp_path / f"none.en{packing}" for packing in ("", ".gz", ".zst")):
         with pytest.raises(CorpusError, match=f"{missing} does not exist"):
             list(read_lines(missing))
 
 
 def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
-    for name in ("folder", "folder.gz"):
+    for name in ("folder", "folder.gz", "folder.zst"):
         (tmp_path / name).mkdir()
         with pytest.raises(CorpusError, match=f"{tmp_path / name} is a folder"):
             list(read_lines(tmp_path / name))
@@ -91,20 +103,23 @@ def test_a_file_in_place_of_a_folder_and_a_name_that_is_too_long_are_named(tmp_p
         list(read_lines("x" * 5000))
 
 
-@pytest.mark.parametrize("damage", ["cut", "cut to the header", "no gzip", "flipped"])
-def test_a_damaged_gz_file_is_named(tmp_path: Path, damage: str) -> None:
-    packed = gzip.compress("".join(f"line {n}\n" for n in range(300)).encode())
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize("damage", ["cut", "cut to the header", "not packed", "flipped"])
+def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: str) -> None:
+    text = "".join(f"line {n}\n" for n in range(300)).encode()
+    checked = zstandard.ZstdCompressor(write_checksum=True)
+    packed = gzip.compress(text) if packing == "gzip" else checked.compress(text)
     flipped = bytearray(packed)
     flipped[len(packed) // 2] ^= 0xFF
     contents = {
         "cut": packed[:-20],
         "cut to the header": packed[:5],
-        "no gzip": b"line 1\n",
+        "not packed": b"line 1\n",
         "flipped": bytes(flipped),
     }
-    path = tmp_path / "a.en.gz"
+    path = tmp_path / f"a.en.{'gz' if packing == 'gzip' else 'zst'}"
     path.write_bytes(contents[damage])
-    with pytest.raises(CorpusError, match=rf"{path} is no complete gzip file"):
+    with pytest.raises(CorpusError, match=rf"{path} is no complete {packing} file"):
         list(read_lines(path))
 
 

@@ -3,119 +3,189 @@
 import random
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from seq2seq.data import sampler as sampler_module
 from seq2seq.data.sampler import TokenBatchSampler
 
+Plan = list[list[int]]
 
-def random_lengths(seed: int, pairs: int | None = None) -> list[tuple[int, int]]:
+corpora = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=80)
+"""Subwords of both sides of each pair."""
+small_blocks = pytest.mark.parametrize("block", [sampler_module.BLOCK, 24], ids=["one", "several"])
+"""Whether a test's corpus is planned at once or in blocks."""
+
+
+@pytest.fixture(autouse=True)
+def slices_of_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_module, "SLICE", 4)
+
+
+def sampler_of(
+    lengths: list[tuple[int, int]], budget: int = 64, **options: Any
+) -> TokenBatchSampler:
+    return TokenBatchSampler(np.array(lengths, np.uint32).reshape(-1, 2), budget, **options)
+
+
+def random_lengths(seed: int, pairs: int = 200) -> list[tuple[int, int]]:
     """Mostly short pairs; some have one or both sides long."""
     rng = random.Random(seed)
-    count = rng.randint(1, 120) if pairs is None else pairs
     return [
         (rng.choice([rng.randint(1, 9), rng.randint(1, 60)]), rng.randint(1, 30))
-        for _ in range(count)
+        for _ in range(pairs)
     ]
 
 
-def all_ranks(lengths: list[tuple[int, int]], world: int, epoch: int = 0) -> list[list[list[int]]]:
-    """For each rank, its batches."""
-    samplers = [TokenBatchSampler(lengths, 64, rank=rank, world=world) for rank in range(world)]
-    for sampler in samplers:
-        sampler.epoch = epoch
-    assert len({len(sampler) for sampler in samplers}) == 1
-    batches = [list(sampler) for sampler in samplers]
-    assert {len(each) for each in batches} == {len(samplers[0])}
-    return batches
+def plan_of(sampler: TokenBatchSampler, epoch: int = 0, start: int = 0) -> Plan:
+    draws = list(sampler.batches(epoch, start))
+    assert {(draw.corpus, draw.epoch) for draw in draws} <= {(sampler.corpus, epoch)}
+    return [draw.indices for draw in draws]
 
 
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_every_pair_comes_exactly_once_in_an_epoch(shuffle: bool) -> None:
-    for seed in range(100):
-        lengths = random_lengths(seed)
-        sampler = TokenBatchSampler(lengths, 64, seed=seed, shuffle=shuffle)
-        for epoch in range(3):
-            sampler.epoch = epoch
-            batches = list(sampler)
-            assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
-            assert len(batches) == len(sampler)
+def all_ranks(lengths: list[tuple[int, int]], world: int, **options: Any) -> list[Plan]:
+    """For each rank, its batches of an epoch."""
+    epoch = options.pop("epoch", 0)
+    samplers = [sampler_of(lengths, rank=rank, world=world, **options) for rank in range(world)]
+    plans = [plan_of(sampler, epoch) for sampler in samplers]
+    assert {len(plan) for plan in plans} == {len(sampler) for sampler in samplers}
+    assert len({len(plan) for plan in plans}) == 1
+    return plans
 
 
-@pytest.mark.parametrize("world", [1, 3])
-def test_a_batch_stays_within_the_budget_or_is_one_pair(world: int) -> None:
-    for seed in range(100):
-        lengths = random_lengths(seed)
-        budget = random.Random(seed).randint(1, 200)
-        for batch in TokenBatchSampler(lengths, budget, seed=seed, world=world).plan():
-            longest = max(max(lengths[i]) for i in batch)
-            assert len(batch) == 1 or len(batch) * longest <= budget
+@small_blocks
+@settings(deadline=None)
+@given(lengths=corpora, world=st.integers(1, 4), accumulated=st.integers(1, 3), data=st.data())
+def test_every_pair_comes_exactly_once_in_an_epoch_over_all_ranks(
+    block: int,
+    lengths: list[tuple[int, int]],
+    world: int,
+    accumulated: int,
+    data: st.DataObject,
+) -> None:
+    epoch, shuffle = data.draw(st.integers(0, 5)), data.draw(st.booleans())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler_module, "BLOCK", block)
+        ranks = all_ranks(lengths, world, accumulated=accumulated, epoch=epoch, shuffle=shuffle)
+    assert len(ranks[0]) % accumulated == 0
+    seen = Counter(index for plan in ranks for batch in plan for index in batch)
+    assert set(seen) == set(range(len(lengths)))
+    if len(lengths) >= 80 and block > len(lengths):  # else single pairs may have to come twice
+        assert set(seen.values()) == {1}
+
+
+@small_blocks
+@settings(deadline=None)
+@given(
+    lengths=corpora,
+    budget=st.integers(1, 200),
+    most=st.integers(1, 9),
+    multiple=st.sampled_from([1, 3, 8]),
+)
+def test_a_batch_stays_within_its_bounds_or_is_one_pair(
+    block: int, lengths: list[tuple[int, int]], budget: int, most: int, multiple: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler_module, "BLOCK", block)
+        plan = plan_of(sampler_of(lengths, budget, batch_pairs=most, multiple=multiple))
+    for batch in plan:
+        longest = max(max(lengths[index]) + 1 for index in batch)
+        padded = next(n for n in range(longest, longest + multiple) if n % multiple == 0)
+        assert len(batch) == 1 or (len(batch) * padded <= budget and len(batch) <= most)
+
+
+@small_blocks
+@settings(deadline=None)
+@given(lengths=corpora, bound=st.integers(1, 40))
+def test_pairs_with_an_empty_or_a_long_side_never_come_and_are_counted(
+    block: int, lengths: list[tuple[int, int]], bound: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler_module, "BLOCK", block)
+        sampler = sampler_of(lengths, max_length=bound)
+        seen = [index for batch in plan_of(sampler) for index in batch]
+    good = [n for n, sides in enumerate(lengths) if min(sides) > 0 and max(sides) <= bound]
+    assert sorted(seen) == good
+    assert sampler.pairs == len(good)
+    assert sampler.empty == sum(min(sides) == 0 for sides in lengths)
+    assert sampler.longest == max((max(lengths[index]) + 1 for index in good), default=0)
 
 
 def test_a_pair_that_is_too_long_is_a_batch_alone() -> None:
     lengths = [(5, 5)] * 7 + [(3, 65), (65, 3), (64, 64)]
-    batches = list(TokenBatchSampler(lengths, 64))
-    assert all([i] in batches for i in (7, 8, 9))
+    batches = plan_of(sampler_of(lengths))
+    assert all([index] in batches for index in (7, 8, 9))
 
 
 def test_budgets_are_used_pairs_of_one_length_fill_their_batches() -> None:
-    sizes = [len(batch) for batch in TokenBatchSampler([(8, 4)] * 50, 64)]
+    sizes = [len(batch) for batch in plan_of(sampler_of([(7, 3)] * 50))]
     assert sorted(sizes) == [2, *[8] * 6]
 
 
 def test_a_batch_is_closed_only_when_the_next_pair_would_not_fit() -> None:
     for seed in range(30):
         lengths = random_lengths(seed, pairs=100)
-        for batch, following in pairwise(TokenBatchSampler(lengths, 64, shuffle=False).plan()):
-            longest = max(max(lengths[i]) for i in [*batch, following[0]])
+        for batch, following in pairwise(plan_of(sampler_of(lengths, shuffle=False))):
+            longest = max(max(lengths[index]) + 1 for index in [*batch, following[0]])
             assert (len(batch) + 1) * longest > 64
 
 
 def test_batches_hold_pairs_of_similar_length() -> None:
     lengths = random_lengths(0, pairs=400)
-    plan = TokenBatchSampler(lengths, 64, shuffle=False).plan()
-    batches = [[lengths[i] for i in batch] for batch in plan]
+    plan = plan_of(sampler_of(lengths, shuffle=False))
+    batches = [[max(lengths[index]) for index in batch] for batch in plan]
     assert all(max(shorter) <= min(longer) for shorter, longer in pairwise(batches))
 
 
-def test_epochs_differ_in_order_and_in_company() -> None:
-    sampler = TokenBatchSampler(random_lengths(0, pairs=200), 64, seed=3)
-    plans = []
-    for epoch in range(4):
-        sampler.epoch = epoch
-        plans.append(list(sampler))
+@small_blocks
+def test_epochs_differ_in_order_and_in_company(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_module, "BLOCK", block)
+    sampler = sampler_of(random_lengths(0), seed=3)
+    plans = [plan_of(sampler, epoch) for epoch in range(4)]
     for one in range(4):
         for other in range(one):
             assert plans[one] != plans[other]
             assert set(map(frozenset, plans[one])) != set(map(frozenset, plans[other]))
 
 
-def test_the_same_seed_and_epoch_give_the_same_plan_whatever_came_before() -> None:
-    lengths = random_lengths(0, pairs=200)
-    walked, jumped, other = (TokenBatchSampler(lengths, 64, seed=seed) for seed in (3, 3, 4))
+def test_the_plan_follows_from_seed_corpus_and_epoch_and_nothing_else() -> None:
+    lengths = random_lengths(0)
+    walked = sampler_of(lengths, seed=3)
     for epoch in range(3):
-        walked.epoch = epoch
-        list(walked)
-        random.random()  # the global generator has no say
-    jumped.epoch = other.epoch = 2
-    assert list(walked) == list(jumped)
-    assert list(walked) != list(other)
+        plan_of(walked, epoch)
+        random.random()  # the global generators have no say
+        np.random.random()
+    wanted = plan_of(walked, 2)
+    assert plan_of(sampler_of(lengths, seed=3), 2) == wanted
+    assert plan_of(sampler_of(lengths, seed=4), 2) != wanted
+    assert plan_of(sampler_of(lengths, seed=3, corpus=1), 2) != wanted
 
 
 def test_without_shuffling_every_epoch_is_the_same() -> None:
-    sampler = TokenBatchSampler(random_lengths(0, pairs=200), 64, shuffle=False)
-    first = list(sampler)
-    sampler.epoch = 5
-    assert list(sampler) == first
+    sampler = sampler_of(random_lengths(0), shuffle=False)
+    assert plan_of(sampler, 0) == plan_of(sampler, 5)
+
+
+def test_blocks_hold_pairs_from_all_over_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_module, "BLOCK", 100)
+    sampler = sampler_of([(5, 5)] * 1000)
+    for block in range(10):
+        indices = np.concatenate(sampler.plan(0, block))
+        assert indices.min() < 250
+        assert indices.max() >= 750
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 8])
 def test_ranks_share_the_corpus_evenly_and_no_pair_comes_twice(world: int) -> None:
     for seed in range(30):
-        lengths = [(n % 9 + 1, n % 7 + 1) for n in range(random.Random(seed).randint(40, 90))]
+        lengths = [(n % 9, n % 7) for n in range(random.Random(seed).randint(40, 90))]
         for epoch in range(2):
-            ranks = all_ranks(lengths, world, epoch)
-            indices = [i for batches in ranks for batch in batches for i in batch]
+            ranks = all_ranks(lengths, world, epoch=epoch)
+            indices = [index for plan in ranks for batch in plan for index in batch]
             assert sorted(indices) == list(range(len(lengths)))
 
 
@@ -124,25 +194,42 @@ def test_where_single_pairs_cannot_be_shared_evenly_all_come_and_few_come_twice(
     pairs: int, world: int
 ) -> None:
     ranks = all_ranks([(64, 64)] * pairs, world)
-    seen = Counter(i for batches in ranks for batch in batches for i in batch)
+    seen = Counter(index for plan in ranks for batch in plan for index in batch)
     assert set(seen) == set(range(pairs))
     assert sum(seen.values()) - pairs == -pairs % world
-    assert all(batch for batches in ranks for batch in batches)
+    assert all(batch for plan in ranks for batch in plan)
 
 
-def test_start_skips_batches_of_this_rank_and_nothing_else() -> None:
-    lengths = random_lengths(0, pairs=200)
-    for rank in range(2):
-        sampler = TokenBatchSampler(lengths, 64, rank=rank, world=2)
-        whole = list(sampler)
-        for start in (0, 1, len(whole) - 1, len(whole)):
-            sampler.start = start
-            assert list(sampler) == whole[start:]
-            assert len(sampler) == len(whole)
+@small_blocks
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_start_skips_batches_of_this_rank_and_nothing_else(
+    block: int, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_module, "BLOCK", block)
+    sampler = sampler_of(random_lengths(0), rank=rank, world=2)
+    whole = plan_of(sampler, 1)
+    for start in range(len(whole) + 1):
+        assert plan_of(sampler, 1, start) == whole[start:]
+
+
+def test_the_place_is_found_without_planning_what_comes_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampler_module, "BLOCK", 40)
+    sampler = sampler_of(random_lengths(0, pairs=2000))
+    planned: list[int] = []
+
+    def plan(epoch: int, block: int) -> list[Any]:
+        planned.append(block)
+        return TokenBatchSampler.plan(sampler, epoch, block)
+
+    monkeypatch.setattr(sampler, "plan", plan)
+    next(sampler.batches(7, len(sampler) - 1))
+    assert len(planned) == 1
 
 
 def test_nothing_to_sample_gives_no_batches() -> None:
     for world in (1, 2):
-        sampler = TokenBatchSampler([], 64, world=world)
-        assert list(sampler) == []
+        sampler = sampler_of([], world=world)
+        assert plan_of(sampler) == []
         assert len(sampler) == 0

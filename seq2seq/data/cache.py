@@ -1,0 +1,40 @@
+"""What is made once from a corpus and found again: built by one process, whole or not at all."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock
+
+
+@contextmanager
+def build_once(target: Path) -> Iterator[Path | None]:
+    """Gives the path to build a file or folder at, or None if `target` is there already.
+
+    `target` appears when the block ends without an exception. Processes that ask at the same time
+    wait for the one that builds; what a killed build left behind is removed by the next.
+    """
+    if target.exists():
+        yield None
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    with FileLock(target.with_name(f"{target.name}.lock")):
+        if target.exists():
+            yield None
+            return
+        _remove(unfinished)
+        try:
+            yield unfinished
+            os.replace(unfinished, target)
+        finally:
+            _remove(unfinished)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,257 @@
+"""File formats of corpora, told by their suffix: one reader each.
+
+A reader yields the pairs of a file in the file's order and in constant memory (a PO file, never
+large, is held whole). A new format is one function and one line in READERS.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as short_repr
+from typing import Any, NamedTuple
+
+import polib
+from lxml import etree
+
+from seq2seq.data.lines import OPENERS, open_bytes, read_lines
+from seq2seq.errors import ConfigError, CorpusError
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    src: str
+    tgt: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """What source and translation are called: as languages, and as fields of a record."""
+
+    src_lang: str = ""
+    tgt_lang: str = ""
+    src_field: str = "src"
+    tgt_field: str = "tgt"
+
+    def pair_in(self, record: Mapping[str, Any], where: str) -> Pair:
+        """The two fields of a record; `where` begins the errors."""
+        return Pair(
+            _field(record, "src_field", self.src_field, where),
+            _field(record, "tgt_field", self.tgt_field, where),
+        )
+
+
+def _field(record: Mapping[str, Any], setting: str, field: str, where: str) -> str:
+    value: Any = record
+    for name in field.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            names = ", ".join(_names(record)) or "(none)"
+            raise CorpusError(f"{where} has no field {setting}={field}; its fields are {names}.")
+        value = value[name]
+    if not isinstance(value, str):
+        raise CorpusError(f"{where}: {setting}={field} is {short_repr(value)}, not text.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise CorpusError(
+            f"{where}: {setting}={field} holds \\u{ord(value[error.start]):x}, half of a "
+            f"surrogate pair, as its character {error.start + 1}; mend or drop this entry."
+        ) from None
+    return value
+
+
+def _names(record: Mapping[str, Any]) -> Iterator[str]:
+    """Its fields as the settings name them, two levels deep."""
+    for name, value in record.items():
+        inner = value if isinstance(value, Mapping) else ()
+        yield from (f"{name}.{below}" for below in inner) if inner else (name,)
+
+
+def read_tsv(path: str, sides: Sides) -> Iterator[Pair]:
+    """Source TAB translation; further columns are ignored."""
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise CorpusError(f"{path} line {number} has no tab; expected source TAB translation.")
+        yield Pair(columns[0], columns[1])
+
+
+def read_jsonl(path: str, sides: Sides) -> Iterator[Pair]:
+    """One JSON object a line."""
+    for number, line in enumerate(read_lines(path), start=1):
+        where = f"{path} line {number}"
+        if not line.strip():
+            raise CorpusError(f"{where} is blank; expected one JSON object on each line.")
+        try:
+            record = json.loads(line.removeprefix("\ufeff"))
+        except json.JSONDecodeError as error:
+            raise CorpusError(f"{where} column {error.colno} is no JSON: {error.msg}.") from None
+        except (ValueError, RecursionError) as error:  # a giant number, deep nesting
+            raise CorpusError(f"{where} cannot be read: {error}.") from None
+        if not isinstance(record, dict):
+            raise CorpusError(f"{where} is {short_repr(record)}; expected a JSON object.")
+        yield sides.pair_in(record, where)
+
+
+def read_tmx(path: str, sides: Sides) -> Iterator[Pair]:
+    """TMX 1.4: of every translation unit the variants in the two languages, if it has both."""
+    if not (sides.src_lang and sides.tgt_lang):
+        raise ConfigError(
+            f"{path} may hold many languages: set data.src_lang and data.tgt_lang, which are "
+            f"{sides.src_lang!r} and {sides.tgt_lang!r}."
+        )
+    units = (
+        [
+            (variant.get(XML_LANG) or variant.get("lang") or "", _text(segment))
+            for variant in unit.iterfind("{*}tuv")
+            if (segment := variant.find("{*}seg")) is not None
+        ]
+        for unit in _elements(path, "tu")
+    )
+    return _in_languages(units, path, sides)
+
+
+def read_xliff(path: str, sides: Sides) -> Iterator[Pair]:
+    """XLIFF 1.2 and 2.x: every trans-unit (2.x: segment) with text in source and target.
+
+    Where the file declares its languages and they are set, too, they decide which side is which;
+    otherwise source is source.
+    """
+    units = (
+        [
+            (_declared(unit, sides.src_lang, "source-language", "srcLang"), _text(source)),
+            (_declared(unit, sides.tgt_lang, "target-language", "trgLang"), _text(target)),
+        ]
+        # The outer three have no sides of their own: they are here to leave the tree.
+        for unit in _elements(path, "trans-unit", "segment", "unit", "group", "file")
+        if (source := unit.find("{*}source")) is not None
+        if (target := unit.find("{*}target")) is not None
+    )
+    return (pair for pair in _in_languages(units, path, sides) if pair.src and pair.tgt)
+
+
+def read_po(path: str, sides: Sides) -> Iterator[Pair]:
+    """gettext PO: msgid and msgstr of what is translated, not fuzzy and not obsolete.
+
+    An entry with a plural is two pairs if the language has two forms, and left out otherwise:
+    which of its forms translates which of the two English ones is not the same in all languages.
+    """
+    # polib reads files only: a text handed to it is split at U+2028 too.
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "messages.po"
+        with open_bytes(path) as packed, plain.open("wb") as unpacked:
+            shutil.copyfileobj(packed, unpacked)
+        try:
+            entries = polib.pofile(str(plain))
+        except (OSError, UnicodeError) as error:
+            said = str(error).replace(f"{plain} ", "").replace(str(plain), path)
+            raise CorpusError(f"{path} is no gettext file: {said}.") from None
+    for entry in entries:
+        if not entry.translated():
+            continue
+        if not entry.msgid_plural:
+            yield Pair(entry.msgid, entry.msgstr)
+        elif len(entry.msgstr_plural) == 2:
+            yield Pair(entry.msgid, entry.msgstr_plural[0])
+            yield Pair(entry.msgid_plural, entry.msgstr_plural[1])
+
+
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+MARKED_TEXT = {"hi", "g", "mrk", "pc"}
+"""Inline elements around text; the content of all others is code of the original document."""
+
+
+def _elements(path: str, *names: str) -> Iterator[Any]:
+    """The elements of these names as they end; what stands before one then leaves the tree."""
+    with open_bytes(path) as file:
+        ends = etree.iterparse(
+            file,
+            tag=[f"{{*}}{name}" for name in names],
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        try:
+            for _, element in ends:
+                yield element
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+        except etree.XMLSyntaxError as error:
+            last = ends.error_log.last_error
+            said = f"{last.message} (line {last.line})" if last is not None else error.msg
+            raise CorpusError(f"{path} is no complete XML file: {said}.") from None
+
+
+def _text(element: Any) -> str:
+    """Its text without codes; an entity of the file's own stays as it is written, `&name;`."""
+    parts = [element.text or ""]
+    for child in element:
+        if child.tag is etree.Entity:
+            parts.append(child.text)
+        elif etree.QName(child).localname in MARKED_TEXT:
+            parts.append(_text(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def _declared(unit: Any, wanted: str, *names: str) -> str:
+    """The language in one of these attributes around a unit; `wanted` if none is, or is wanted."""
+    values = (around.get(name) for around in unit.iterancestors() for name in names)
+    return next(filter(None, values), wanted) if wanted else ""
+
+
+def _in_languages(
+    units: Iterable[Sequence[tuple[str, str]]], path: str, sides: Sides
+) -> Iterator[Pair]:
+    """Of units, each several (language, text): the pairs of those that have both languages."""
+    found, languages = False, set[str]()
+    for unit in units:
+        sources, targets = _spoken(unit, sides.src_lang), _spoken(unit, sides.tgt_lang)
+        both = [Pair(src[1], tgt[1]) for src in sources for tgt in targets if src is not tgt]
+        if both:
+            found = True
+            yield both[0]
+        else:
+            languages.update(language or "(none)" for language, _ in unit)
+    if languages and not found:
+        raise CorpusError(
+            f"{path} has no entry in both data.src_lang={sides.src_lang} and "
+            f"data.tgt_lang={sides.tgt_lang}; its languages are {', '.join(sorted(languages))}."
+        )
+
+
+def _spoken(unit: Sequence[tuple[str, str]], wanted: str) -> list[tuple[str, str]]:
+    """What of a unit is in a language: first `en` itself, then `en-US` and others of its kind."""
+    wanted = _tag(wanted)
+    exact = [said for said in unit if _tag(said[0]) == wanted]
+    return exact + [said for said in unit if _tag(said[0]).startswith(f"{wanted}-")]
+
+
+def _tag(language: str) -> str:
+    return language.lower().replace("_", "-")
+
+
+Reader = Callable[[str, Sides], Iterator[Pair]]
+
+READERS: dict[str, Reader] = {
+    ".tsv": read_tsv,
+    ".jsonl": read_jsonl,
+    ".tmx": read_tmx,
+    ".xlf": read_xliff,
+    ".xliff": read_xliff,
+    ".po": read_po,
+}
+"""By the suffix that is left without .gz and .zst."""
+
+
+def reader_of(path: str) -> Reader | None:
+    """What reads this file; None if its suffix is not known."""
+    name = Path(path)
+    if name.suffix in OPENERS:
+        name = name.with_suffix("")
+    return READERS.get(name.suffix.lower())

@@ -1,0 +1,50 @@
+"""Hugging Face datasets as corpora; they need the extra `datasets`.
+
+FOLDER was written by `save_to_disk`; NAME is one on the hub, and NAME:CONFIGURATION where it has
+several.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seq2seq.data.formats import Pair, Sides
+from seq2seq.errors import ConfigError, CorpusError
+
+
+def read_dataset(name: str, split: str, sides: Sides) -> Iterator[Pair]:
+    """The pairs of a dataset, row by row."""
+    dataset = load(name, split)
+    columns = {field.split(".")[0] for field in (sides.src_field, sides.tgt_field)}
+    if columns <= set(dataset.column_names):
+        dataset = dataset.select_columns(sorted(columns))  # others, images say, are not decoded
+    for number, record in enumerate(dataset):
+        yield sides.pair_in(record, f"hf:{name} row {number}")
+
+
+def fingerprint(name: str, split: str) -> str:
+    """Names the content of a dataset, as `datasets` does in its own cache."""
+    return str(load(name, split)._fingerprint)
+
+
+def load(name: str, split: str) -> Any:
+    """A `datasets.Dataset`, memory-mapped; a folder that holds no splits is taken as it is."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise ConfigError(
+            f"hf:{name} needs the package datasets ({error}): "
+            f"pip install 'seq2seq-lightning[datasets]'."
+        ) from None
+    try:
+        if not Path(name).is_dir():
+            hub_name, _, configuration = name.partition(":")
+            return datasets.load_dataset(hub_name, configuration or None, split=split)
+        loaded = datasets.load_from_disk(name)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise CorpusError(f"hf:{name} cannot be loaded: {str(error).splitlines()[0]}") from None
+    if not isinstance(loaded, datasets.DatasetDict):
+        return loaded
+    if split not in loaded:
+        raise ConfigError(f"split={split} is not in hf:{name}; choose one of {', '.join(loaded)}.")
+    return loaded[split]

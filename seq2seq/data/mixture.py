@@ -1,0 +1,77 @@
+"""Several corpora in one run: how often a batch comes from each."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from seq2seq.data.sampler import Draw, TokenBatchSampler
+from seq2seq.errors import ConfigError
+
+Shares = NDArray[np.int64]
+
+
+class Mixture(Sampler[Draw]):
+    """Batches of all corpora in one order; each is of one corpus.
+
+    corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
+    none, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every
+    pair comes once an epoch, above it small corpora come more often. An epoch has as many batches
+    as all corpora together, up to rounding to whole steps of `accumulated` batches. Each corpus
+    goes through its own epochs, one after the other: no pair of it comes twice before all others
+    have come once.
+    """
+
+    def __init__(
+        self,
+        samplers: Sequence[TokenBatchSampler],
+        *,
+        weights: Sequence[float | None] = (),
+        temperature: float = 1.0,
+        accumulated: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self.samplers, self.seed = samplers, seed
+        self.epoch = 0
+        self.start = 0
+        """Batches of the epoch that are skipped, after a resume."""
+        sizes = np.array([len(sampler) for sampler in samplers])
+        self.shares = accumulated * _shares(sizes // accumulated, weights, temperature)
+        """Batches of each corpus in an epoch."""
+
+    def __len__(self) -> int:
+        return int(self.shares.sum())
+
+    def __iter__(self) -> Iterator[Draw]:
+        corpora = np.repeat(np.arange(len(self.samplers), dtype=np.uint16), self.shares)
+        if len(self.samplers) > 1:
+            corpora = np.random.default_rng([self.seed, self.epoch]).permutation(corpora)
+        passed = np.bincount(corpora[: self.start], minlength=len(self.samplers))
+        streams = [
+            _endless(sampler, int(self.epoch * share + before))
+            for sampler, share, before in zip(self.samplers, self.shares, passed, strict=True)
+        ]
+        for corpus in corpora[self.start :]:
+            yield next(streams[corpus])
+
+
+def _shares(sizes: Shares, weights: Sequence[float | None], temperature: float) -> Shares:
+    given = [weight for weight in weights if weight is not None]
+    if given and len(given) < len(sizes):
+        raise ConfigError(
+            f"data.train: {len(given)} of {len(sizes)} corpora have a weight; give one to each or "
+            f"to none."
+        )
+    wanted = np.array(given or sizes ** (1 / temperature), dtype=np.float64)
+    shares: Shares = np.rint(sizes.sum() * wanted / wanted.sum()).astype(np.int64)
+    return shares.clip(min=1)
+
+
+def _endless(sampler: TokenBatchSampler, position: int) -> Iterator[Draw]:
+    """The batches of a corpus, epoch after epoch, from a position counted since the first."""
+    epoch, start = divmod(position, len(sampler))
+    for later in count(epoch):
+        yield from sampler.batches(later, start)
+        start = 0

@@ -1,0 +1,99 @@
+"""A Hugging Face dataset is a corpus like any other; without the extra, the error says so."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seq2seq.data.corpus import CorpusFiles, sources, stream_pairs
+from seq2seq.errors import ConfigError, CorpusError
+
+ROWS = [
+    {"id": 1, "src": "one", "tgt": "eins", "translation": {"en": "1", "de": "I"}},
+    {"id": 2, "src": "two\u2028 <b>", "tgt": "zwei\n", "translation": {"en": "2", "de": None}},
+]
+PAIRS = [(row["src"], row["tgt"]) for row in ROWS]
+
+
+def saved(folder: Path, rows: list[dict[str, Any]]) -> CorpusFiles:
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_list(rows).save_to_disk(folder)
+    return CorpusFiles(path=f"hf:{folder}")
+
+
+def saved_splits(folder: Path, split: str) -> CorpusFiles:
+    datasets = pytest.importorskip("datasets")
+    splits = {name: datasets.Dataset.from_list(ROWS[i:]) for i, name in enumerate(("train", "dev"))}
+    datasets.DatasetDict(splits).save_to_disk(folder)
+    return CorpusFiles(path=f"hf:{folder}", split=split)
+
+
+def test_a_saved_dataset_gives_its_rows(tmp_path: Path) -> None:
+    assert list(stream_pairs(saved(tmp_path / "a", ROWS))) == PAIRS
+
+
+def test_a_saved_dataset_of_several_splits_gives_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    assert list(stream_pairs(saved_splits(tmp_path / "a", "train"))) == PAIRS
+    assert list(stream_pairs(saved_splits(tmp_path / "b", "dev"))) == PAIRS[1:]
+    with pytest.raises(ConfigError, match=r"^split=test is not in hf:.*c; choose .* train, dev\."):
+        list(stream_pairs(saved_splits(tmp_path / "c", "test")))
+
+
+def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a", ROWS).path
+    nested = CorpusFiles(path=path, src_field="translation.en", tgt_field="translation.de")
+    rows = stream_pairs(nested)
+    assert next(rows) == ("1", "I")
+    with pytest.raises(CorpusError, match=rf"^{path} row 1: tgt_field=translation\.de is None"):
+        next(rows)
+    with pytest.raises(
+        CorpusError, match=r"src_field=en; its fields are id, src, .*translation.en"
+    ):
+        list(stream_pairs(CorpusFiles(path=path, src_field="en")))
+
+
+def test_the_source_of_a_dataset_is_a_fingerprint_of_its_content(tmp_path: Path) -> None:
+    first = saved(tmp_path / "a", ROWS)
+    assert isinstance(sources(first), str)
+    assert sources(first) == sources(first)
+    assert sources(first) != sources(saved(tmp_path / "b", ROWS[:1]))
+    assert sources(saved_splits(tmp_path / "c", "train")) != sources(
+        CorpusFiles(path=f"hf:{tmp_path / 'c'}", split="dev")
+    )
+
+
+def test_a_folder_that_holds_no_dataset_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    with pytest.raises(CorpusError, match=rf"^hf:{tmp_path} cannot be loaded: .*neither"):
+        list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path}")))
+
+
+def hub(**functions: Any) -> SimpleNamespace:
+    """Takes the place of `datasets`, so that no test asks the network."""
+    return SimpleNamespace(exceptions=SimpleNamespace(DatasetsError=RuntimeError), **functions)
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"), [("hf:a/b", ("a/b", None)), ("hf:a/b:en-de", ("a/b", "en-de"))]
+)
+def test_a_name_is_looked_up_with_its_configuration_and_split(
+    monkeypatch: pytest.MonkeyPatch, path: str, asked: tuple[str, str | None]
+) -> None:
+    def load_dataset(name: str, configuration: str | None, *, split: str) -> Any:
+        raise ValueError(f"asked for {(name, configuration)} {split}\nand more")
+
+    monkeypatch.setitem(sys.modules, "datasets", hub(load_dataset=load_dataset))
+    with pytest.raises(CorpusError) as raised:
+        list(stream_pairs(CorpusFiles(path=path, split="dev")))
+    assert str(raised.value) == f"{path} cannot be loaded: asked for {asked} dev"
+
+
+def test_without_the_package_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    for use in (sources, lambda files: list(stream_pairs(files))):
+        with pytest.raises(ConfigError, match=r"pip install 'seq2seq-lightning\[datasets\]'"):
+            use(CorpusFiles(path="hf:any"))

@@ -1,0 +1,127 @@
+"""Several corpora in one order: shares as asked for, nothing twice before all came once."""
+
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.data.mixture import Mixture
+from seq2seq.data.sampler import Draw, TokenBatchSampler
+from seq2seq.errors import ConfigError
+
+
+def mixture_of(
+    *sizes: int,
+    weights: tuple[float | None, ...] = (),
+    temperature: float = 1.0,
+    accumulated: int = 1,
+    rank: int = 0,
+    world: int = 1,
+    seed: int = 5,
+) -> Mixture:
+    """Corpora of so many pairs of one length, four in a batch."""
+    samplers = [
+        TokenBatchSampler(
+            np.full((size, 2), 7, np.uint32),
+            32,
+            corpus=corpus,
+            rank=rank,
+            world=world,
+            accumulated=accumulated,
+            seed=seed,
+        )
+        for corpus, size in enumerate(sizes)
+    ]
+    return Mixture(
+        samplers, weights=weights, temperature=temperature, accumulated=accumulated, seed=seed
+    )
+
+
+def drawn(mixture: Mixture, epochs: int) -> list[Draw]:
+    found = []
+    for mixture.epoch in range(epochs):
+        epoch = list(mixture)
+        assert len(epoch) == len(mixture)
+        found += epoch
+    return found
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(8, 60), min_size=1, max_size=4),
+    world=st.integers(1, 2),
+    epoch=st.integers(0, 3),
+)
+def test_without_weights_every_pair_of_every_corpus_comes_once_an_epoch(
+    sizes: list[int], world: int, epoch: int
+) -> None:
+    seen: Counter[tuple[int, int]] = Counter()
+    for rank in range(world):
+        mixture = mixture_of(*sizes, rank=rank, world=world)
+        mixture.epoch = epoch
+        for draw in mixture:
+            assert draw.epoch == epoch
+            seen.update((draw.corpus, index) for index in draw.indices)
+    assert seen == Counter((corpus, i) for corpus, size in enumerate(sizes) for i in range(size))
+
+
+def test_weights_are_shares_of_the_batches() -> None:
+    mixture = mixture_of(400, 40, 40, weights=(2.0, 1.0, 1.0))
+    assert Counter(draw.corpus for draw in mixture) == {0: 60, 1: 30, 2: 30}
+
+
+def test_temperature_takes_sizes_to_the_power_of_its_inverse() -> None:
+    for temperature in (1.0, 2.0, 5.0):
+        mixture = mixture_of(1600, 400, 16, temperature=temperature)
+        wanted = np.array([400, 100, 4]) ** (1 / temperature)
+        assert mixture.shares == pytest.approx(504 * wanted / wanted.sum(), abs=0.5)
+
+
+def test_no_pair_of_a_corpus_comes_twice_before_all_others_came_once() -> None:
+    draws = drawn(mixture_of(80, 24, weights=(1.0, 3.0)), 5)
+    for corpus, size in enumerate((80, 24)):
+        indices = [index for draw in draws if draw.corpus == corpus for index in draw.indices]
+        for start in range(0, len(indices) - size, size):
+            assert sorted(indices[start : start + size]) == list(range(size))
+
+
+def test_corpora_are_mixed_and_every_epoch_mixes_them_anew() -> None:
+    mixture = mixture_of(200, 200)
+    orders = []
+    for mixture.epoch in range(3):
+        order = [draw.corpus for draw in mixture]
+        assert set(order[:20]) == set(order[-20:]) == {0, 1}
+        orders.append(order)
+    assert orders[0] != orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("weights", [(), (1.0, 3.0, 0.5)])
+def test_a_mixture_goes_on_anywhere_as_if_it_never_had_been_cut(weights: tuple[float, ...]) -> None:
+    whole = drawn(mixture_of(80, 24, 13, weights=weights), 3)
+    each = len(mixture_of(80, 24, 13, weights=weights))
+    for cut in range(len(whole)):
+        mixture = mixture_of(80, 24, 13, weights=weights)
+        mixture.epoch, mixture.start = divmod(cut, each)
+        assert list(islice(mixture, 3)) == whole[cut : min(cut + 3, (mixture.epoch + 1) * each)]
+
+
+def test_all_ranks_take_the_same_corpus_at_the_same_time() -> None:
+    ranks = [mixture_of(80, 24, weights=(1.0, 2.0), rank=rank, world=2) for rank in range(2)]
+    draws = [drawn(mixture, 2) for mixture in ranks]
+    assert [draw.corpus for draw in draws[0]] == [draw.corpus for draw in draws[1]]
+    assert all(set(a.indices).isdisjoint(b.indices) for a, b in zip(*draws, strict=True))
+
+
+@pytest.mark.parametrize("accumulated", [1, 2, 3])
+def test_an_epoch_has_whole_steps(accumulated: int) -> None:
+    for weights in ((), (1.0, 2.5)):
+        mixture = mixture_of(90, 25, weights=weights, accumulated=accumulated)
+        assert len(list(mixture)) % accumulated == 0
+
+
+def test_a_weight_for_some_corpora_only_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="1 of 2 corpora have a weight"):
+        mixture_of(8, 8, weights=(1.0, None))
