@@ -23,6 +23,8 @@ LIGHTNING_VERBS = {
 }
 VERBS = {
     "fetch": "download a public corpus into data/NAME",
+    "inspect": "look for what would spoil training or evaluation in corpora",
+    "clean": "write a corpus without the pairs that rules reject, and those beside it",
     "translate": "translate lines of text with a trained model",
     "evaluate": "score translations against references: BLEU, chrF, TER",
     "average": "average the last checkpoints of a run into a model folder",

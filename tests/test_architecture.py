@@ -27,12 +27,13 @@ FLOORS = {
     "text":         BASE,
     "nn":           BASE,
     "evaluation":   BASE,
+    "reports":      BASE,
     "decoding":     BASE,
     "data":         f"{BASE} text",
     "model_folder": f"{BASE} text nn",
     "translator":   f"{BASE} text nn data decoding model_folder",
     "training":     f"{MODEL} evaluation",
-    "apps":         f"{MODEL} evaluation training allocator",
+    "apps":         f"{MODEL} evaluation training reports allocator",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers

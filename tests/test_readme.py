@@ -51,6 +51,7 @@ def test_every_command_of_the_readme_is_tested() -> None:
         "scripts/demo",
         "scripts/check",
         "pip install",
+        "seq2seq inspect",
         "seq2seq fit",
         "seq2seq translate",
         "seq2seq evaluate",
@@ -64,9 +65,13 @@ def test_training_translating_and_evaluating_run_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("train", "dev", "test"):
-        Path(f"{name}.en").write_text("a small house\nthe big tree\n" * 4)
-        Path(f"{name}.de").write_text("ein kleines Haus\nder große Baum\n" * 4)
+    for name, en, de in (
+        ("train", "house", "Haus"),
+        ("dev", "boat", "Boot"),
+        ("test", "town", "Dorf"),
+    ):
+        Path(f"{name}.en").write_text(f"a small {en}\nthe big {en}\n" * 4)
+        Path(f"{name}.de").write_text(f"ein kleines {de}\ndas große {de}\n" * 4)
     for words in commands():
         if words[0] == "seq2seq":
             extra = SMALL.split() if words[1] == "fit" else []

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tarfile
-import unicodedata
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from seq2seq.errors import CorpusError, UserError
+from seq2seq.text.normalize import fold
 
 Say = Callable[[str], None]
 Split = Literal["train", "valid", "test"]
@@ -105,12 +105,6 @@ def split_of(sentence: str) -> Split:
     """
     part = int(hashlib.sha256(fold(sentence).encode("utf-8")).hexdigest(), 16) % 1000
     return "valid" if part < 10 else "test" if part < 21 else "train"
-
-
-def fold(sentence: str) -> str:
-    """The letters and digits alone, in one case and one Unicode spelling (NFKC)."""
-    spelled = unicodedata.normalize("NFKC", sentence.casefold())
-    return "".join(character for character in spelled if character.isalnum())
 
 
 def multi30k(folder: Path, local: Path | None, say: Say) -> None:

@@ -10,11 +10,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import zstandard
 
 from seq2seq.errors import CorpusError
+
+Errors = Literal["strict", "surrogateescape"]
 
 
 class ZstdFile(io.RawIOBase):
@@ -58,6 +60,8 @@ OPENERS: dict[str, Any] = {
     ".zst": lambda path, _: io.BufferedReader(ZstdFile(open(path, "rb"))),  # noqa: SIM115
 }
 """By the last suffix: what unpacks a file."""
+PACKERS: dict[str, Any] = {".gz": gzip.open, ".zst": zstandard.open}
+"""By the last suffix: what packs a file."""
 
 
 @contextmanager
@@ -81,17 +85,21 @@ def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
         raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+def read_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str]:
     """The lines of a UTF-8 file, one after the other, without their ends."""
     with open_bytes(path) as file:
-        yield from decode_lines(file, str(path))
+        yield from decode_lines(file, str(path), errors=errors)
 
 
-def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines as a binary file yields them -> text; `name` is told in errors."""
+def decode_lines(lines: Iterable[bytes], name: str, *, errors: Errors = "strict") -> Iterator[str]:
+    """Lines as a binary file yields them -> text; `name` is told in errors.
+
+    With "surrogateescape" a byte that is not UTF-8 becomes a lone surrogate, which writing with
+    the same handler turns back into the byte.
+    """
     for number, line in enumerate(lines, start=1):
         try:
-            yield line.removesuffix(b"\n").decode("utf-8")
+            yield line.removesuffix(b"\n").decode("utf-8", errors)
         except UnicodeDecodeError as error:
             bad = line[error.start : error.start + 1].hex()
             raise CorpusError(

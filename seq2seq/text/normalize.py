@@ -1,6 +1,7 @@
 """Make a line safe for the subword model, without changing what it says."""
 
 import re
+import unicodedata
 
 # C0 and C1 controls (tab, carriage return, NUL ...) and the byte-order mark.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]")
@@ -13,3 +14,9 @@ def clean(text: str) -> str:
     U+2028 and other separators inside a line are text and stay.
     """
     return _LONE_SURROGATES.sub("\ufffd", _CONTROLS.sub(" ", text)).strip()
+
+
+def fold(sentence: str) -> str:
+    """The letters and digits alone, in one case and one Unicode spelling (NFKC)."""
+    spelled = unicodedata.normalize("NFKC", sentence.casefold())
+    return "".join(filter(str.isalnum, spelled))

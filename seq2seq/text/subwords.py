@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import sentencepiece
@@ -71,6 +72,12 @@ class Subwords:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords themselves, with U+2581 for a space: for people to read."""
         return [str(self._model.IdToPiece(i)) for i in ids]
+
+    @cached_property
+    def unlearned(self) -> frozenset[int]:
+        """Ids that stand for what the vocabulary lacks: the unknown subword, and single bytes."""
+        bytes_ = (i for i in range(len(self)) if self._model.IsByte(i))
+        return frozenset([UNK_ID, *bytes_])
 
 
 def _line(text: str) -> str:

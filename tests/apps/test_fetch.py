@@ -12,7 +12,8 @@ import pytest
 
 from seq2seq.cli import main
 from seq2seq.data import fetch
-from seq2seq.data.fetch import fold, split_of
+from seq2seq.data.fetch import split_of
+from seq2seq.text.normalize import fold
 
 NUMBERS = ["nobody", "somebody", "everybody", "a neighbour", "my uncle"]
 VERBS = ["paints", "sells", "hides", "admires", "borrows", "repairs", "forgets", "wants"]

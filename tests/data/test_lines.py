@@ -121,3 +121,12 @@ def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: st
     path.write_bytes(contents[damage])
     with pytest.raises(CorpusError, match=rf"{path} is no complete {packing} file"):
         list(read_lines(path))
+
+
+def test_undecodable_bytes_that_are_escaped_come_back_when_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.en"
+    content = b"\xff one\n\xe4\xb8\n" + "zwölf\n".encode()
+    path.write_bytes(content)
+    lines = list(read_lines(path, errors="surrogateescape"))
+    assert lines == ["\udcff one", "\udce4\udcb8", "zwölf"]
+    assert "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape") == content

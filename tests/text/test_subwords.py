@@ -213,3 +213,12 @@ def test_a_model_with_other_special_ids_is_named_and_its_first_tokens_shown(
         )
     with pytest.raises(ModelFolderError, match=rf"{path} .*<pad>.*\['<unk>', '<s>', '</s>'"):
         Subwords.load(path)
+
+
+def test_what_the_vocabulary_lacks_is_unlearned_and_nothing_else_is() -> None:
+    for byte_fallback in (True, False):
+        subwords = trained(byte_fallback=byte_fallback)
+        learned, strange = subwords.encode("kare tosu"), subwords.encode("猫")
+        assert not subwords.unlearned.intersection(learned)
+        # The space before a word is a subword of its own.
+        assert len(subwords.unlearned.intersection(strange)) == (3 if byte_fallback else 1)

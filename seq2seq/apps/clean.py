@@ -1,0 +1,120 @@
+"""Write a corpus without the pairs that rules reject, and the rejected pairs beside it.
+
+The corpus is two text files or one PATH with both sides, and stays as it is. A rejected pair is a
+line of rule TAB line number TAB source TAB target, with tab, carriage return, newline and backslash
+written as \\t, \\r, \\n and \\\\; kept and rejected pairs together are the corpus, nothing is lost.
+Files appear complete or not at all; those named .gz or .zst are packed.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from seq2seq.apps.inspect import add_limits, check_limits, corpus_files, progress
+from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
+from seq2seq.data.lines import PACKERS
+from seq2seq.errors import ConfigError
+
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\r": r"\r", "\n": r"\n"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.add_argument("corpus", metavar="SRC TGT", nargs="+", help="two text files, or one PATH")
+    parser.add_argument(
+        "--output",
+        metavar=("SRC", "TGT"),
+        nargs=2,
+        type=Path,
+        required=True,
+        help="the two sides of the pairs that stay",
+    )
+    parser.add_argument(
+        "--rejected", metavar="TSV", type=Path, required=True, help="the pairs that do not"
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="RULE",
+        nargs="+",
+        choices=NAMES,
+        default=DEFAULT,
+        help=f"of {', '.join(NAMES)}; the first of them that rejects a pair is named "
+        f"(default: all but markup)",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="text files of evaluation sentences, either language: a pair with one of them on "
+        "either side, whatever its case and punctuation, is rejected by the rule overlap",
+    )
+    parser.add_argument("--src-lang", metavar="LANG", default="", help="e.g. en: its script")
+    parser.add_argument("--tgt-lang", metavar="LANG", default="", help="e.g. ja: its scripts")
+    add_limits(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Sort every pair into one of the outputs, tell how many went where."""
+    check_limits(args)
+    outputs: list[Path] = [*args.output, args.rejected]
+    _check(args, outputs)
+    cleaning = Cleaning(
+        files=corpus_files("SRC TGT", args.corpus),
+        rules=args.rules,
+        against=args.against,
+        languages=(args.src_lang, args.tgt_lang),
+        max_words=args.max_words,
+        max_ratio=args.max_ratio,
+    )
+    unfinished = [path.with_name(f".{path.name}.unfinished") for path in outputs]
+    try:
+        counts = _sort(cleaning, outputs, unfinished)
+        for path, output in zip(unfinished, outputs, strict=True):
+            path.replace(output)
+    except OSError as error:
+        raise ConfigError(f"the outputs cannot be written: {error}.") from None
+    finally:
+        for path in unfinished:
+            with suppress(OSError):
+                path.unlink()
+    total = counts.total()
+    for name in NAMES:
+        if counts[name]:
+            print(f"{name:12} {counts[name]:>9,} {counts[name] / total:>7.2%}", file=sys.stderr)
+    print(f"{'kept':12} {counts['']:>9,} of {total:,}", file=sys.stderr)
+
+
+def _check(args: argparse.Namespace, outputs: list[Path]) -> None:
+    """Nothing may be overwritten that is read, or written twice."""
+    if args.against and "overlap" not in args.rules:
+        raise ConfigError("--against needs the rule overlap; add it to --rules.")
+    if args.rules != DEFAULT and "overlap" in args.rules and not args.against:
+        raise ConfigError("--rules overlap needs --against, the sentences not to overlap with.")
+    taken = {Path(path).resolve() for path in [*args.corpus, *args.against]}
+    for path in outputs:
+        if path.resolve() in taken:
+            raise ConfigError(f"{path} is read or written already; choose another output.")
+        taken.add(path.resolve())
+
+
+def _sort(cleaning: Cleaning, outputs: list[Path], unfinished: list[Path]) -> Counter[str]:
+    """Rule -> rejected pairs, "" -> kept ones. Bytes that are not UTF-8 go out as they came."""
+    counts: Counter[str] = Counter()
+    with ExitStack() as files:
+        src, tgt, rejected = (
+            files.enter_context(PACKERS.get(output.suffix, open)(path, "wb"))
+            for output, path in zip(outputs, unfinished, strict=True)
+        )
+        for line, pair, rule in judge(cleaning, progress):
+            counts[rule] += 1
+            if rule:
+                columns = [rule, str(line), *(text.translate(_ESCAPES) for text in pair)]
+                rejected.write("\t".join(columns).encode("utf-8", "surrogateescape") + b"\n")
+            else:
+                for file, text in zip((src, tgt), pair, strict=True):
+                    line_of_text = text.replace("\n", " ")  # some formats have longer texts
+                    file.write(line_of_text.encode("utf-8", "surrogateescape") + b"\n")
+    return counts

@@ -1,0 +1,176 @@
+"""Look at corpora before training on them: what would spoil it, what is worth a look.
+
+Each corpus is two text files, line n of one translating line n of the other, or one PATH with both
+sides. Prints a finding a line: how grave it is, its name, how many pairs, which share of them, and
+some of them below. The exit status is 1 if something would spoil training or evaluation, else 0.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from seq2seq.config import at_least
+from seq2seq.data.corpus import CorpusFiles, Pair
+from seq2seq.data.findings import CorpusReport, Finding, SideReport
+from seq2seq.data.inspection import Plan, inspect
+from seq2seq.errors import ConfigError
+from seq2seq.reports.inspection import html_page
+
+if TYPE_CHECKING:
+    from seq2seq.text.subwords import Subwords
+
+
+SETS = {
+    "--train": "the training corpus",
+    "--validation": "a validation set",
+    "--test": "a test set; once for each set",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    for flag, what in SETS.items():
+        parser.add_argument(
+            flag,
+            nargs="+",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help=f"{what}: SRC TGT, or one PATH with both sides",
+        )
+    parser.add_argument("--src-lang", metavar="LANG", default="", help="e.g. en: its script")
+    parser.add_argument("--tgt-lang", metavar="LANG", default="", help="e.g. ja: its scripts")
+    parser.add_argument("--model", metavar="MODEL", help="count what its subwords do not know")
+    add_limits(parser)
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page about it, too")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write it as JSON, too; - prints that and nothing else"
+    )
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """The limits of the rules `long` and `ratio`."""
+    parser.add_argument(
+        "--max-words",
+        metavar="N",
+        type=int,
+        default=200,
+        help="of a side; characters where words are not spaced (default: 200)",
+    )
+    parser.add_argument(
+        "--max-ratio",
+        metavar="X",
+        type=float,
+        default=3.0,
+        help="of the lengths of the sides, the corpus's own median ratio counting as 1 and both "
+        "being 10 characters longer than they are (default: 3)",
+    )
+
+
+def check_limits(args: argparse.Namespace) -> None:
+    at_least("max-words", args.max_words, 1)
+    if not args.max_ratio >= 1:
+        raise ConfigError(f"--max-ratio {args.max_ratio} must be at least 1, which is no limit.")
+
+
+def corpus_files(flag: str, values: Sequence[str]) -> CorpusFiles:
+    """One path or two of the command line."""
+    if len(values) == 1:
+        return CorpusFiles(path=values[0])
+    if len(values) == 2:
+        return CorpusFiles(src=values[0], tgt=values[1])
+    raise ConfigError(f"{flag} {' '.join(values)}: expected SRC TGT, or one PATH with both sides.")
+
+
+def progress(pairs: Iterable[Pair], name: str, total: int | None) -> Iterator[Pair]:
+    """A bar on standard error where that is a terminal."""
+    quiet = not sys.stderr.isatty()
+    yield from tqdm(pairs, name, total, unit="pair", leave=False, file=sys.stderr, disable=quiet)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Inspect, print, write; 1 if something is spoilt."""
+    check_limits(args)
+    evaluation = [
+        (role, corpus_files(f"--{role}", values))
+        for role, sets in (("validation", args.validation), ("test", args.test))
+        for values in sets
+    ]
+    if len(args.train) != 1:
+        raise ConfigError(f"--train is given {len(args.train)} times; give it once.")
+    plan = Plan(
+        train=corpus_files("--train", args.train[0]),
+        evaluation=evaluation,
+        languages=(args.src_lang, args.tgt_lang),
+        subwords=_subwords(args.model),
+        max_words=args.max_words,
+        max_ratio=args.max_ratio,
+    )
+    reports = inspect(plan, progress)
+    spoilt = [f"{report.role} ({report.files})" for report in reports if report.spoilt]
+    verdict = f"Spoilt: {', '.join(spoilt)}." if spoilt else "Nothing spoils this data."
+    content = [dataclasses.asdict(report) for report in reports]
+    serialized = json.dumps({"spoilt": bool(spoilt), "corpora": content}, ensure_ascii=False)
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    if args.json == "-":
+        print(serialized)
+    else:
+        for report in reports:
+            print(*_lines(report), sep="\n", end="\n\n")
+        print(verdict)
+    if args.json not in (None, "-"):
+        _write("--json", Path(args.json), f"{serialized}\n")
+    if args.html is not None:
+        _write("--html", args.html, html_page(content, verdict))
+    return 1 if spoilt else 0
+
+
+def _subwords(model: str | None) -> "tuple[Subwords, Subwords] | None":
+    if model is None:
+        return None
+    from seq2seq.model_folder import find_model, load_subwords  # brings torch
+
+    return load_subwords(find_model(model))
+
+
+def _write(flag: str, path: Path, content: str) -> None:
+    try:
+        path.write_text(content, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from None
+
+
+def _lines(report: CorpusReport) -> Iterator[str]:
+    yield f"{report.role}: {report.files}, {report.pairs:,} pairs looked at"
+    yield f"  source {_side(report.src)}"
+    yield f"  target {_side(report.tgt)}"
+    if not report.findings:
+        yield "  nothing was found"
+    for finding in report.findings:
+        yield from _finding(finding)
+
+
+def _side(side: SideReport) -> str:
+    line = (
+        f"{side.unit}: mean {side.mean:.1f}, median {side.median}, 99 % up to "
+        f"{side.percentile99}, longest {side.longest:,}"
+    )
+    if side.subwords_per_unit is not None:
+        line += f"; {side.subwords_per_unit:.2f} subwords each, {side.unlearned_share:.2%} unknown"
+    return line
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    mark = finding.severity.upper() if finding.severity == "spoils" else finding.severity
+    yield (
+        f"  {mark:6} {finding.name:22} {finding.count:>9,} {finding.share:>7.2%}  {finding.says}"
+    )
+    for example in finding.examples:
+        note = f" ({example.note})" if example.note else ""
+        yield f"{'':11}line {example.line:,}{note}: {example.src} | {example.tgt}"

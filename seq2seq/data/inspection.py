@@ -1,0 +1,245 @@
+"""The data doctor: walks corpora twice, says what is wrong with them, changes nothing.
+
+The first walk counts lines and draws a sample, from which follows what is normal; the second looks
+at every pair. Memory: 16 bytes for each training pair at most (0.8 GB for 50 million), and about
+1 kB for each evaluation pair; the text itself is never kept.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal
+
+from seq2seq.data.corpus import CorpusFiles, Pair
+from seq2seq.data.defects import NEVER, RULES, defects
+from seq2seq.data.findings import SEVERITIES, CorpusReport, Example, Finding, Severity
+from seq2seq.data.lengths import SideCount
+from seq2seq.data.normal import Normal, learn_normal
+from seq2seq.data.overlap import KINDS, Overlap
+from seq2seq.data.parting import Parting, find_parting
+from seq2seq.data.survey import (
+    Fingerprints,
+    Survey,
+    Track,
+    all_lines,
+    fingerprint,
+    survey,
+    whole_pairs,
+)
+from seq2seq.text.normalize import clean
+from seq2seq.text.subwords import Subwords
+
+EXAMPLES = 3
+"""Shown of each finding."""
+SHORTENED = 80
+"""Characters of an example's text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to inspect, and with what in hand."""
+
+    train: CorpusFiles
+    evaluation: Sequence[tuple[str, CorpusFiles]] = ()
+    """(validation or test, files)"""
+    languages: tuple[str, str] = ("", "")
+    """Codes of source and target, "" where unknown."""
+    subwords: tuple[Subwords, Subwords] | None = None
+    max_words: int = 200
+    max_ratio: float = 3.0
+
+
+def no_track(pairs: Iterable[Pair], name: str, total: int | None) -> Iterable[Pair]:
+    """Shows nothing."""
+    return pairs
+
+
+def inspect(plan: Plan, track: Track = no_track) -> list[CorpusReport]:
+    """Reports on train and on each evaluation set, in the plan's order.
+
+    Evaluation sets are held against what is normal in train.
+    """
+    overlap = Overlap()
+    corpora = [("train", plan.train), *plan.evaluation]
+    surveys = [survey(files, plan.languages, track, role) for role, files in corpora]
+    normal = learn_normal(
+        surveys[0].sample,
+        src_lang=plan.languages[0],
+        tgt_lang=plan.languages[1],
+        max_words=plan.max_words,
+        max_ratio=plan.max_ratio,
+    )
+    for _, files in plan.evaluation:
+        for pair in whole_pairs(files, plan.languages):
+            overlap.expect(pair)
+    return [
+        _Inspection(plan, role, files, seen, normal, overlap).report(track)
+        for (role, files), seen in zip(corpora, surveys, strict=True)
+    ]
+
+
+@dataclass
+class _Count:
+    count: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+    def add(self, line: int, pair: Pair, note: str = "") -> None:
+        self.count += 1
+        if len(self.examples) < EXAMPLES:
+            src, tgt = map(_short, pair)
+            self.examples.append(Example(line=line, src=src, tgt=tgt, note=note))
+
+
+class _Inspection:
+    """The second walk over one corpus."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        role: str,
+        files: CorpusFiles,
+        seen: Survey,
+        normal: Normal,
+        overlap: Overlap,
+    ) -> None:
+        self.plan, self.role, self.files, self.seen = plan, role, files, seen
+        self.normal, self.overlap = normal, overlap
+        self.counts = {name: _Count() for name in [*RULES, *KINDS, "duplicate"]}
+        self.full = self.pairs = 0
+        subwords = plan.subwords or (None, None)
+        self.sides = (SideCount(normal.src, subwords[0]), SideCount(normal.tgt, subwords[1]))
+
+    def report(self, track: Track) -> CorpusReport:
+        parting = self._parting()
+        trusted = self.seen.pairs
+        if parting is not None:  # behind it every pair would look wrong
+            trusted = parting.line - 1 if parting.shift else parting.line
+        pairs = islice(whole_pairs(self.files, self.plan.languages), trusted)
+        sources, self.first_lines = Fingerprints(), dict[int, int]()
+        for line, pair in enumerate(track(pairs, f"{self.role}: inspecting", trusted), start=1):
+            if self._look(line, pair):
+                sources.add(fingerprint(pair.src))
+        other = self.full - self.counts["duplicate"].count - sources.different()
+        findings = [*self._lines(parting), *self._findings(other)]
+        return CorpusReport(
+            role=self.role,
+            files=str(self.files),
+            pairs=self.pairs,
+            src=self.sides[0].report(self.seen.src_lines),
+            tgt=self.sides[1].report(self.seen.tgt_lines),
+            ratio=self.normal.ratio,
+            findings=sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)),
+        )
+
+    def _look(self, line: int, pair: Pair) -> bool:
+        """Whether the pair has text on both sides."""
+        self.pairs += 1
+        for side, text in zip(self.sides, pair, strict=True):
+            side.add(text)
+        names = defects(pair, self.normal)
+        for name in names:
+            self.counts[name].add(line, pair)
+        full = all(map(clean, pair))
+        self.full += full
+        key = fingerprint(*pair)
+        if full and key in self.seen.repeated:
+            first = self.first_lines.setdefault(key, line)
+            if first != line:
+                self.counts["duplicate"].add(line, pair, f"as line {first}")
+        if self.role == "train":
+            self.overlap.meet(pair, line)
+            return full
+        for kind, train_line in self.overlap.met(pair).items():
+            self.counts[kind].add(line, pair, f"train line {train_line}")
+        return full
+
+    def _findings(self, other_translations: int) -> Iterator[Finding]:
+        train = self.role == "train"
+        if not self.full:
+            yield self._finding("no-pairs", "no pair has text on both sides", _Count(), spoils=-1)
+        for name, rule in RULES.items():
+            spoils = rule.spoils_above if train else rule.spoils_evaluation_above
+            yield from self._some(name, rule.says, warns=rule.warns_above, spoils=spoils)
+        yield from self._some("duplicate", "pairs that stood here before", warns=0.1)
+        if other_translations > 0:
+            says = "pairs whose source has another translation, too"
+            yield self._finding("several-targets", says, _Count(other_translations), warns=NEVER)
+        for name, kind in KINDS.items():
+            exact = self.counts[name.removesuffix("-folded")].count
+            if name.endswith("-folded") and self.counts[name].count == exact:
+                continue  # says nothing new
+            yield from self._some(name, kind.says, warns=kind.warns_above, spoils=kind.spoils_above)
+        for side, name in zip(self.sides, ("source", "target"), strict=True):
+            if side.unlearned_share() > 0.01:
+                says = f"subwords of the {name} that the model does not know, or spells in bytes"
+                yield Finding(
+                    name=f"unlearned-{name}",
+                    says=says,
+                    severity="warns",
+                    count=side.unlearned,
+                    share=side.unlearned_share(),
+                    examples=[],
+                )
+
+    def _some(
+        self, name: str, says: str, *, warns: float = 0.0, spoils: float = NEVER
+    ) -> Iterator[Finding]:
+        if self.counts[name].count:
+            yield self._finding(name, says, self.counts[name], warns=warns, spoils=spoils)
+
+    def _finding(
+        self, name: str, says: str, found: _Count, *, warns: float = 0.0, spoils: float = NEVER
+    ) -> Finding:
+        share = found.count / max(1, self.pairs)
+        severity: Severity = "spoils" if share > spoils else "warns" if share > warns else "note"
+        return Finding(
+            name=name,
+            says=says,
+            severity=severity,
+            count=found.count,
+            share=share,
+            examples=found.examples,
+        )
+
+    def _parting(self) -> Parting | None:
+        difference = self.seen.tgt_lines - self.seen.src_lines
+        return find_parting(self._side(0), self._side(1), difference) if difference else None
+
+    def _side(self, side: Literal[0, 1]) -> Iterator[str]:
+        for lines in all_lines(self.files, self.plan.languages):
+            line = lines[side]
+            if line is None:
+                return
+            yield line
+
+    def _lines(self, parting: Parting | None) -> Iterator[Finding]:
+        seen = self.seen
+        if seen.src_lines == seen.tgt_lines:
+            return
+        difference = abs(seen.src_lines - seen.tgt_lines)
+        says = f"the source has {seen.src_lines} lines, the target {seen.tgt_lines}; "
+        if parting is None:
+            says += "where the sides part is not clear"
+        elif parting.shift:
+            says += (
+                f"the sides seem to part near line {parting.line}: from there on, line n of the "
+                f"source fits line n{parting.shift:+} of the target; inspected up to there"
+            )
+        elif parting.line == seen.pairs:
+            says += f"they seem to fit up to line {parting.line}, where the shorter side ends"
+        else:
+            says += f"they seem to fit up to about line {parting.line}; inspected up to there"
+        yield Finding(
+            name="line-counts",
+            says=says,
+            severity="spoils",
+            count=difference,
+            share=difference / max(seen.src_lines, seen.tgt_lines),
+            examples=[],
+        )
+
+
+def _short(text: str) -> str:
+    """Cleaned, so that an example can neither break the terminal nor the report."""
+    text = clean(text).replace("\u2028", " ").replace("\u2029", " ")
+    return text if len(text) <= SHORTENED else f"{text[: SHORTENED - 1]}…"

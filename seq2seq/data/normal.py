@@ -1,0 +1,107 @@
+"""What is normal in a corpus, learned from a sample: its defects are measured against it."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from seq2seq.data.corpus import Pair
+from seq2seq.text.normalize import clean
+from seq2seq.text.scripts import JAPANESE, UNSPACED, scripts_in, scripts_of_language
+from seq2seq.text.trigrams import TwoLanguages
+
+LEAST_SHARE = 0.05
+"""Of the letters of a side: a script with fewer does not belong."""
+LANGUAGE_PAIRS = 5000
+"""Pairs of the sample that teach the two languages."""
+SLACK = 10
+"""Characters added to both lengths before they are compared: short sentences vary more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One side of a corpus."""
+
+    scripts: frozenset[str]
+    """That belong: the language's, or without a known language those of its own letters."""
+    unit: Literal["words", "characters"]
+    """What lengths count; characters where words are not spaced."""
+
+    def length(self, text: str) -> int:
+        words = text.split()
+        return len(words) if self.unit == "words" else sum(map(len, words))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normal:
+    """Both sides, how they relate, and how far a pair may stray."""
+
+    src: Side
+    tgt: Side
+    ratio: float
+    """Median of target characters per source character."""
+    languages: TwoLanguages
+    max_words: int = 200
+    max_ratio: float = 3.0
+
+    def length_ratio(self, pair: Pair) -> float:
+        """How much longer one side is than the other, at least 1; `ratio` itself counts as 1."""
+        scale = math.sqrt(self.ratio)
+        src, tgt = characters(pair.src) * scale + SLACK, characters(pair.tgt) / scale + SLACK
+        return max(src / tgt, tgt / src)
+
+
+def learn_normal(
+    sample: Sequence[Pair],
+    *,
+    src_lang: str = "",
+    tgt_lang: str = "",
+    max_words: int = 200,
+    max_ratio: float = 3.0,
+) -> Normal:
+    """Pairs with an empty side teach nothing; an empty sample makes everything normal."""
+    full = [pair for pair in sample if clean(pair.src) and clean(pair.tgt)]
+    ratios = [
+        characters(pair.tgt) / characters(pair.src)
+        for pair in full
+        if characters(pair.src) and characters(pair.tgt)
+    ]
+    return Normal(
+        src=_side([pair.src for pair in full], src_lang),
+        tgt=_side([pair.tgt for pair in full], tgt_lang),
+        ratio=median(ratios) if ratios else 1.0,
+        languages=TwoLanguages(full[:LANGUAGE_PAIRS]),
+        max_words=max_words,
+        max_ratio=max_ratio,
+    )
+
+
+def characters(text: str) -> int:
+    """White space aside."""
+    return sum(map(len, text.split()))
+
+
+def _side(texts: Sequence[str], language: str) -> Side:
+    letters: Counter[str] = Counter()
+    for text in texts:
+        letters.update(scripts_in(text))
+    scripts = scripts_of_language(language) or _main(letters)
+    unspaced = sum(letters[script] for script in UNSPACED) * 2 > letters.total()
+    return Side(
+        scripts=scripts,
+        unit="characters" if unspaced and not _has_words(texts) else "words",
+    )
+
+
+def _main(letters: Counter[str]) -> frozenset[str]:
+    least = LEAST_SHARE * letters.total()
+    scripts = {script for script, count in letters.items() if count >= least}
+    return frozenset(scripts.union(JAPANESE) if "HIRAGANA" in scripts else scripts)
+
+
+def _has_words(texts: Iterable[str]) -> bool:
+    """Whether a text of an unspaced script was split into words: they are about two long."""
+    words = [word for text in texts for word in text.split()]
+    return sum(map(len, words)) < 4 * len(words)

@@ -1,0 +1,1 @@
+"""Numbers in, pages for people out."""

@@ -1,0 +1,95 @@
+"""Which scripts a text is written in, and which ones a language uses.
+
+A script is the first word of its letters' Unicode names: LATIN, CYRILLIC, CJK (Han), HIRAGANA ...
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from functools import cache
+
+JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
+UNSPACED = frozenset([*JAPANESE, "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"])
+"""Scripts that put no spaces between words."""
+
+_LANGUAGES = {
+    ("LATIN",): "af ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it la lt lv ms mt nb nl "
+    "nn no pl pt ro sk sl sq sv sw tl tr vi",
+    ("CYRILLIC",): "be bg kk ky mk ru tg uk",
+    ("CYRILLIC", "LATIN"): "sr uz",
+    ("CYRILLIC", "MONGOLIAN"): "mn",
+    ("ARABIC",): "ar fa ps ur",
+    ("DEVANAGARI",): "hi mr ne sa",
+    JAPANESE: "ja",
+    ("HANGUL", "CJK"): "ko",
+    ("CJK",): "zh",
+    ("GREEK",): "el",
+    ("HEBREW",): "he yi",
+    ("ARMENIAN",): "hy",
+    ("GEORGIAN",): "ka",
+    ("ETHIOPIC",): "am",
+    ("BENGALI",): "bn",
+    ("GUJARATI",): "gu",
+    ("GURMUKHI",): "pa",
+    ("KANNADA",): "kn",
+    ("MALAYALAM",): "ml",
+    ("TAMIL",): "ta",
+    ("TELUGU",): "te",
+    ("SINHALA",): "si",
+    ("THAI",): "th",
+    ("LAO",): "lo",
+    ("KHMER",): "km",
+    ("MYANMAR",): "my",
+    ("TIBETAN",): "bo",
+}
+_SCRIPTS = {code: scripts for scripts, codes in _LANGUAGES.items() for code in codes.split()}
+# Letters of no script: signs (micro, ordinals, mathematical), marks shared by several scripts.
+_COMMON = frozenset(
+    [
+        "MICRO",
+        "FEMININE",
+        "MASCULINE",
+        "MODIFIER",
+        "MATHEMATICAL",
+        "SCRIPT",
+        "DOUBLE-STRUCK",
+        "BLACK-LETTER",
+        "PLANCK",
+        "INFORMATION",
+        "KELVIN",
+        "ANGSTROM",
+        "OHM",
+        "ALEF",
+        "BET",
+        "GIMEL",
+        "DALET",
+        "TURNED",
+        "IDEOGRAPHIC",
+        "KATAKANA-HIRAGANA",
+    ]
+)
+
+
+def scripts_of_language(code: str) -> frozenset[str]:
+    """Of a code such as "ja" or "zh-TW"; empty where this table does not know it."""
+    return frozenset(_SCRIPTS.get(re.split("[-_]", code.lower())[0], ()))
+
+
+@cache
+def script_of(character: str) -> str:
+    """Of a letter; "" of anything else."""
+    if not unicodedata.category(character).startswith("L"):
+        return ""
+    words = unicodedata.name(character, "").split() or [""]
+    width = words[0] in ("FULLWIDTH", "HALFWIDTH")
+    script = words[1] if width else words[0]
+    return "" if script in _COMMON else script
+
+
+def scripts_in(text: str) -> Counter[str]:
+    """Script -> number of its letters."""
+    counts: Counter[str] = Counter()
+    for character, count in Counter(text).items():
+        if script := script_of(character):
+            counts[script] += count
+    return counts

@@ -1,0 +1,183 @@
+"""Kept and rejected pairs together are the corpus, in order, byte for byte."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from toy_corpora import Pairs, latin, write
+
+from seq2seq.cli import main
+from seq2seq.data.cleaning import NAMES
+from seq2seq.data.lines import read_lines
+
+OUTPUTS = ["--output", "out.src", "out.tgt", "--rejected", "rejected.tsv"]
+COMMAND = ["clean", "in.src", "in.tgt", *OUTPUTS]
+HEALTHY = latin(300)
+
+PLANTED = {
+    "undecodable": ("a\udcff", "b"),
+    "empty": ("a", " "),
+    "controls": (HEALTHY[0][0] + "\tx", HEALTHY[0][1] + "\\t"),
+    "mojibake": (HEALTHY[1][0], HEALTHY[1][1] + " Ã¼"),
+    "script": (HEALTHY[2][0], "Все счастливые семьи похожи друг на друга, каждая"),  # noqa: RUF001
+    "identical": (HEALTHY[3][0], HEALTHY[3][0]),
+    "swapped": (HEALTHY[4][1], HEALTHY[4][0]),
+    "untranslated": (HEALTHY[5][0], HEALTHY[6][0]),
+    "long": (HEALTHY[7][0] * 40, HEALTHY[7][1] * 40),
+    "ratio": (HEALTHY[8][0], "ja"),
+    "duplicate": HEALTHY[9],
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lines(name: str) -> list[bytes]:
+    return Path(name).read_bytes().split(b"\n")[:-1]
+
+
+def kept() -> list[tuple[bytes, bytes]]:
+    return list(zip(lines("out.src"), lines("out.tgt"), strict=True))
+
+
+def rejected() -> list[tuple[str, int, tuple[bytes, bytes]]]:
+    """(rule, line, pair), escapes undone."""
+
+    def plain(text: bytes) -> bytes:
+        signs = {b"t": b"\t", b"r": b"\r", b"n": b"\n", b"\\": b"\\"}
+        return re.sub(rb"\\(.)", lambda match: signs[match[1]], text)
+
+    rows = [line.split(b"\t") for line in lines("rejected.tsv")]
+    return [(rule.decode(), int(line), (plain(s), plain(t))) for rule, line, s, t in rows]
+
+
+def as_bytes(pairs: Pairs) -> list[tuple[bytes, bytes]]:
+    return [
+        (s.encode(errors="surrogateescape"), t.encode(errors="surrogateescape")) for s, t in pairs
+    ]
+
+
+def test_a_healthy_corpus_stays_whole(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    write(folder, "in", HEALTHY)
+    assert main(COMMAND) == 0
+    assert kept() == as_bytes(HEALTHY)
+    assert rejected() == []
+    assert capsys.readouterr().err == "kept               300 of 300\n"
+
+
+def test_each_planted_pair_is_rejected_by_its_rule_with_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, "in", [*HEALTHY, *PLANTED.values()])
+    assert main(COMMAND) == 0
+    expected = zip(PLANTED, range(301, 400), as_bytes(list(PLANTED.values())), strict=False)
+    assert rejected() == list(expected)
+    assert kept() == as_bytes(HEALTHY)
+    told = dict(line.split()[:2] for line in capsys.readouterr().err.splitlines())
+    assert told == {**dict.fromkeys(PLANTED, "1"), "kept": "300"}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name in PLANTED])
+def test_a_rule_chosen_alone_rejects_its_pair_alone(folder: Path, name: str) -> None:
+    others = [pair for rule, pair in PLANTED.items() if rule == name]
+    write(folder, "in", [*HEALTHY, *others])
+    assert main([*COMMAND, "--rules", name]) == 0
+    assert [rule for rule, *_ in rejected()] == [name]
+    other_rules = [rule for rule in NAMES if rule not in (name, "overlap")]
+    assert main([*COMMAND, "--rules", *other_rules]) == 0
+    assert [rule for rule, *_ in rejected()] in ([], ["ratio"])
+
+
+@given(data=st.data())
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_kept_and_rejected_are_the_corpus_whatever_it_holds(
+    data: st.DataObject, folder: Path
+) -> None:
+    side = st.one_of(
+        st.sampled_from(["", " ", "a", "a.", "\\t", "\t", "\r", "x\\", "a\u2028b", "Ã¼", "да"]),
+        st.binary(max_size=5)
+        .map(lambda b: b.replace(b"\n", b""))
+        .map(lambda b: b.decode(errors="surrogateescape")),
+    )
+    pairs = data.draw(st.lists(st.tuples(side, side), max_size=12))
+    rules = data.draw(st.lists(st.sampled_from(NAMES[:-1]), min_size=1, unique=True))
+    write(folder, "in", pairs)
+    assert main([*COMMAND, "--rules", *rules]) == 0
+    corpus = as_bytes(pairs)
+    gone = {line: pair for _, line, pair in rejected()}
+    assert all(corpus[line - 1] == pair for line, pair in gone.items())
+    assert kept() == [pair for line, pair in enumerate(corpus, start=1) if line not in gone]
+    assert {rule for rule, *_ in rejected()} <= set(rules)
+
+
+def test_a_pair_with_an_evaluation_sentence_is_rejected_whatever_its_case(folder: Path) -> None:
+    write(folder, "in", HEALTHY)
+    Path("dev.src").write_text(f"{HEALTHY[5][0].upper()}!\n…\n", encoding="utf-8")
+    Path("dev.tgt").write_text(f"\n«{HEALTHY[9][1]}»\n", encoding="utf-8")
+    assert main([*COMMAND, "--against", "dev.src", "dev.tgt"]) == 0
+    assert [(rule, line) for rule, line, _ in rejected()] == [("overlap", 6), ("overlap", 10)]
+
+
+def test_after_cleaning_against_a_test_set_inspect_finds_no_overlap(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, "in", HEALTHY)
+    write(folder, "test", [(src.upper(), tgt) for src, tgt in HEALTHY[:40]] + latin(40, 7))
+    inspect = ["inspect", "--test", "test.src", "test.tgt", "--train"]
+    assert main([*inspect, "in.src", "in.tgt"]) == 1
+    assert main([*COMMAND, "--against", "test.src", "test.tgt"]) == 0
+    assert main([*inspect, "out.src", "out.tgt"]) == 0
+
+
+def test_a_tsv_is_read_and_packed_files_are_written(folder: Path) -> None:
+    Path("in.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in HEALTHY), encoding="utf-8")
+    outputs = ["--output", "out.src.gz", "out.tgt.zst", "--rejected", "rejected.tsv.gz"]
+    assert main(["clean", "in.tsv", *outputs]) == 0
+    assert list(read_lines("out.src.gz")) == [src for src, _ in HEALTHY]
+    assert list(read_lines("out.tgt.zst")) == [tgt for _, tgt in HEALTHY]
+    assert list(read_lines("rejected.tsv.gz")) == []
+
+
+def test_a_line_break_inside_a_segment_cannot_shift_the_sides(folder: Path) -> None:
+    rows = [*HEALTHY, ("one\ntwo\\n", "eins\nzwei")]
+    Path("in.jsonl").write_text("".join(f"{json.dumps({'src': s, 'tgt': t})}\n" for s, t in rows))
+    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "empty"]) == 0
+    assert kept()[-1] == (b"one two\\n", b"eins zwei")
+    assert main(["clean", "in.jsonl", *OUTPUTS]) == 0
+    assert rejected() == [("controls", 301, (b"one\ntwo\\n", b"eins\nzwei"))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            "in.src short.tgt",
+            "in.src and short.tgt: the source has 300 lines but the target has 299",
+        ),
+        ("in.src none.tgt", "none.tgt does not exist"),
+        ("in.src in.tgt --output in.src out.tgt", "in.src is read or written already"),
+        ("in.src in.tgt --output out.src out.src", "out.src is read or written already"),
+        ("in.src in.tgt --rules empty --against in.src", "--against needs the rule overlap"),
+        ("in.src in.tgt --rules overlap", "--rules overlap needs --against"),
+        ("in.src in.tgt --output none/a b", "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_no_file(
+    folder: Path, arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, "in", HEALTHY)
+    write(folder, "short", HEALTHY[:-1])
+    before = sorted(folder.iterdir())
+    assert main(["clean", *OUTPUTS, *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+    assert sorted(folder.iterdir()) == before

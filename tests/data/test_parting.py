@@ -1,0 +1,56 @@
+"""The guess finds the place where lines were taken out or put in."""
+
+import pytest
+from toy_corpora import CORPORA, latin
+
+from seq2seq.data.parting import Parting, find_parting
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize(
+    ("place", "taken", "put"),
+    [(0, 1, 0), (3, 0, 2), (699, 1, 0), (1200, 7, 0), (500, 0, 5), (1500, 60, 0), (900, 0, 900)],
+)
+def test_the_place_and_the_shift_are_found(corpus: str, place: int, taken: int, put: int) -> None:
+    pairs = CORPORA[corpus](2600, 0)
+    src, tgt = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    more = [pair[1] for pair in CORPORA[corpus](put, 9)]
+    tgt = tgt[:place] + more + tgt[place + taken :]
+    found = find_parting(src, tgt, put - taken)
+    assert found is not None
+    assert found.shift == put - taken
+    assert abs(found.line - (place + 1)) <= 3
+
+
+def test_a_line_that_is_missing_close_to_the_end_is_found() -> None:
+    src, tgt = map(list, zip(*latin(1000), strict=True))
+    del src[960]
+    found = find_parting(src, tgt, 1)
+    assert found is not None
+    assert found.shift == 1
+    assert abs(found.line - 961) <= 3
+
+
+def test_behind_more_lines_than_are_tried_the_guess_is_where_the_sides_still_fit() -> None:
+    src, tgt = map(list, zip(*latin(2600), strict=True))
+    tgt[900:900] = [pair[1] for pair in latin(1100, 9)]
+    found = find_parting(src, tgt, 1100)
+    assert found is not None
+    assert found.shift == 0
+    assert 700 <= found.line <= 900
+
+
+def test_a_file_that_was_cut_off_fits_to_its_end() -> None:
+    src, tgt = map(list, zip(*latin(2000), strict=True))
+    assert find_parting(src, tgt[:1234], 1234 - 2000) == Parting(1234, 0)
+
+
+def test_sides_that_have_nothing_in_common_give_no_guess() -> None:
+    src = [pair[0] for pair in latin(900, 1)]
+    tgt = [pair[1] for pair in latin(800, 2)]
+    assert find_parting(src, tgt, -100) is None
+
+
+def test_files_of_a_few_lines_give_no_guess() -> None:
+    assert find_parting([], ["a"], 1) is None
+    assert find_parting(["a", "b"], ["a"], -1) is None
