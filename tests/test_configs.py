@@ -43,4 +43,4 @@ def test_every_config_opens_with_command_hardware_time_and_score(path: Path) -> 
     header = "\n".join(line for line in path.read_text().splitlines() if line[:1] == "#")
     for entry in ("COMMAND", "HARDWARE", "TIME", "SCORE"):
         assert re.search(rf"^# {entry} +\S", header, re.MULTILINE), entry
-    assert "|tok:" in header or "not measured" in header, "a score without its signature"
+    assert "|tok:" in header, "a score without its signature"

@@ -1,7 +1,7 @@
 """What a loader makes batches of, and the loader."""
 
-import zlib
 from collections.abc import Iterator, Sequence
+from random import Random
 from typing import NamedTuple
 
 from torch.utils.data import DataLoader, Dataset
@@ -49,8 +49,8 @@ class TrainingBatches(Dataset[list[Batch]]):
         encoded = subwords.encode_all([pair[side] for pair in pairs], threads=1)
         if strength is not None:
             for place, (index, pair) in enumerate(zip(draw.indices, pairs, strict=True)):
-                key = f"{self.seed}/{draw.corpus}/{draw.epoch}/{index}/{side}"
-                sampled = subwords.sample(pair[side], strength, zlib.crc32(key.encode()))
+                random = Random(f"{self.seed}/{draw.corpus}/{draw.epoch}/{index}/{side}")
+                sampled = subwords.sample(pair[side], strength, random)
                 if len(sampled) <= self.max_length:
                     encoded[place] = sampled
         return encoded

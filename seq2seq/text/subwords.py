@@ -5,12 +5,14 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from random import Random
 
 import sentencepiece
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.text.normalize import clean
+from seq2seq.text.sampling import Segment, bpe_sampler, unigram_sampler
 
 VERSION = f"sentencepiece {sentencepiece.__version__}"
 """What trains the subwords; another version may train others."""
@@ -26,6 +28,9 @@ class Subwords:
         self.serialized = serialized
         self._model = sentencepiece.SentencePieceProcessor()
         self._model.LoadFromSerializedProto(serialized)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Subwords, (self.serialized,)
 
     @classmethod
     def load(cls, path: Path) -> "Subwords":
@@ -57,14 +62,30 @@ class Subwords:
         """The same for many texts; -1 threads are all cores."""
         return list(self._model.Encode([_line(text) for text in texts], num_threads=threads))
 
-    def sample(self, text: str, strength: float, seed: int) -> list[int]:
-        """A random segmentation, always the same for the same seed (0 up to 2**32 - 1).
+    def sample(self, text: str, strength: float, random: Random) -> list[int]:
+        """A segmentation drawn with this generator; `config.SubwordSampling` explains strength."""
+        pieces = self._segment(str(self._model.Normalize(_line(text))), strength, random)
+        return [subword for piece in pieces for subword in self._ids_of(piece)]
 
-        `strength` is explained at `config.SubwordSampling`.
-        """
-        sentencepiece.set_random_generator_seed(seed)
-        line = _line(text)
-        return list(self._model.Encode(line, enable_sampling=True, nbest_size=-1, alpha=strength))
+    @cached_property
+    def _segment(self) -> Segment:
+        model = self._model
+        scores = {
+            str(model.IdToPiece(i)): float(model.GetScore(i))
+            for i in range(len(self))
+            if not (model.IsControl(i) or model.IsUnknown(i) or model.IsByte(i))
+        }
+        # Scores of BPE are the ranks of its merges, those of unigram logarithms.
+        ranks = all(score.is_integer() for score in scores.values())
+        return bpe_sampler(scores) if ranks else unigram_sampler(scores)
+
+    def _ids_of(self, piece: str) -> list[int]:
+        """One, but a character of no piece is spelled in bytes if the model has them."""
+        subword = int(self._model.PieceToId(piece))
+        if subword != UNK_ID:
+            return [subword]
+        spelled = [self._model.PieceToId(f"<0x{byte:02X}>") for byte in piece.encode("utf-8")]
+        return [UNK_ID] if UNK_ID in spelled else list(map(int, spelled))
 
     def decode(self, ids: Sequence[int]) -> str:
         return clean(self._model.Decode(list(ids)))

@@ -16,7 +16,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.training.checkpoints import find_checkpoint
 
 KILLED_FIT = Path(__file__).with_name("killed_fit.py")
-LAST_STEP = 14
+LAST_STEP = 16
 EVERYTHING_ON = {
     "trainer__max_steps": LAST_STEP,
     "trainer__val_check_interval": 4,

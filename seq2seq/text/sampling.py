@@ -1,0 +1,90 @@
+"""Random segmentations, so that a network sees the same sentence spelled in many ways.
+
+SentencePiece samples too, but its generator starts anew in every process, whatever the seed: a run
+that goes on after a kill would see other segmentations. Here everything follows from the generator
+that the caller brings.
+
+Pieces never cross a space, so each word of a sentence is segmented for itself.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from random import Random
+
+Segment = Callable[[str, float, Random], list[str]]
+"""(normalised text, strength, generator) -> pieces; a character of no piece is its own."""
+
+WORDS = re.compile("\u2581?[^\u2581]+|\u2581")
+UNKNOWN_PENALTY = 10.0
+"""How much less likely than the rarest piece a character of no piece is, as in SentencePiece."""
+
+
+def unigram_sampler(scores: Mapping[str, float]) -> Segment:
+    """Segmentations with probability P ** strength, normalised (Kudo 2018, section 3.2).
+
+    scores: log-probability of each piece. Forward filtering, backward sampling over the lattice of
+    a word's pieces (Scott 2002), so that all segmentations are drawn from, not the best few.
+    """
+    longest = max(map(len, scores))
+    unknown = min(scores.values()) - UNKNOWN_PENALTY
+
+    @lru_cache(1 << 16)
+    def lattice(word: str, strength: float) -> list[tuple[list[int], list[float]]]:
+        """For each end in the word: where a last piece may begin, and the chance that it does."""
+        totals = [0.0]  # log of the summed weights of all segmentations up to here
+        choices = []
+        for end in range(1, len(word) + 1):
+            starts, weights = [], []
+            for start in range(max(0, end - longest), end):
+                score = scores.get(word[start:end])
+                if score is None and start == end - 1:
+                    score = unknown
+                if score is not None:
+                    starts.append(start)
+                    weights.append(totals[start] + strength * score)
+            largest = max(weights)
+            chances = [math.exp(weight - largest) for weight in weights]
+            totals.append(largest + math.log(sum(chances)))
+            choices.append((starts, chances))
+        return choices
+
+    def segment(text: str, strength: float, random: Random) -> list[str]:
+        pieces = []
+        for word in WORDS.findall(text):
+            choices, end, backwards = lattice(word, strength), len(word), []
+            while end:
+                starts, chances = choices[end - 1]
+                start = starts[0] if len(starts) == 1 else random.choices(starts, chances)[0]
+                backwards.append(word[start:end])
+                end = start
+            pieces += reversed(backwards)
+        return pieces
+
+    return segment
+
+
+def bpe_sampler(scores: Mapping[str, float]) -> Segment:
+    """BPE-dropout (Provilkova et al. 2020, algorithm 1): in every round each possible merge is left
+    out with probability `strength`, and the best of the others is made.
+
+    scores: higher for pieces that were merged earlier.
+    """
+
+    def segment(text: str, strength: float, random: Random) -> list[str]:
+        pieces: list[str] = []
+        for word in WORDS.findall(text):
+            parts = list(word)
+            while merges := [
+                (scores[merged], -place)
+                for place in range(len(parts) - 1)
+                if (merged := parts[place] + parts[place + 1]) in scores
+                and random.random() >= strength
+            ]:
+                place = -max(merges)[1]
+                parts[place : place + 2] = [parts[place] + parts[place + 1]]
+            pieces += parts
+        return pieces
+
+    return segment
