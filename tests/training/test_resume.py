@@ -31,9 +31,9 @@ EVERYTHING_ON = {
 }
 
 
-def fit(*command: str, wait: bool = True, **changes: object) -> "subprocess.Popen[str]":
+def start_fit(*command: str, **changes: object) -> "subprocess.Popen[str]":
     """A fit in processes of its own, with everything on that draws random numbers."""
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, *command, "fit", *map(str, settings(**EVERYTHING_ON, **changes))],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -41,10 +41,13 @@ def fit(*command: str, wait: bool = True, **changes: object) -> "subprocess.Pope
         start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    if wait:
-        said, _ = process.communicate(timeout=300)
-        process.said = said  # type: ignore[attr-defined]
-    return process
+
+
+def fit(*command: str, **changes: object) -> tuple[int, str]:
+    """Its exit status, and what it said."""
+    process = start_fit(*command, **changes)
+    said, _ = process.communicate(timeout=300)
+    return process.returncode, said
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -73,25 +76,26 @@ def assert_same(one: Any, other: Any) -> None:
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_was_killed_anywhere_ends_as_one_that_never_was(
-    corpus: Path, workers: int, processes: int
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, workers: int, processes: int
 ) -> None:
     setting: dict[str, object] = {"data__workers": workers}
     if processes > 1:
         setting |= {"trainer__devices": processes, "trainer__strategy": "ddp"}
-    whole = fit("-m", "seq2seq", run="whole", **setting)
-    assert whole.returncode == 0, whole.said  # type: ignore[attr-defined]
+    status, said = fit("-m", "seq2seq", run="whole", **setting)
+    assert status == 0, said
     expected = outcome(corpus / "whole")
 
     # Before the first checkpoint, after it, in a validation, in a checkpoint, in the last step.
     for kill_at in ("2/step", "5/step", "8/validation", "8/checkpoint", "13/step"):
-        os.environ["KILL_AT"] = kill_at
+        monkeypatch.setenv("KILL_AT", kill_at)
         run = f"killed-{kill_at.replace('/', '-')}"
-        killed = fit(str(KILLED_FIT), run=run, **setting)
-        assert killed.returncode == -signal.SIGKILL, killed.said  # type: ignore[attr-defined]
+        status, said = fit(str(KILLED_FIT), run=run, **setting)
+        assert status == -signal.SIGKILL, said
         begun = list((corpus / run / "checkpoints").glob("step=*.ckpt"))
         assert bool(begun) == (kill_at != "2/step")
-        resumed = fit("-m", "seq2seq", run=run, ckpt_path="last" if begun else "null", **setting)
-        assert resumed.returncode == 0, resumed.said  # type: ignore[attr-defined]
+        go_on = "last" if begun else "null"
+        status, said = fit("-m", "seq2seq", run=run, ckpt_path=go_on, **setting)
+        assert status == 0, said
         assert_same(outcome(corpus / run), expected)
 
 
@@ -100,8 +104,8 @@ def test_a_run_that_was_killed_anywhere_ends_as_one_that_never_was(
 def test_a_run_that_was_asked_to_stop_writes_a_checkpoint_and_goes_on_exactly(
     corpus: Path, number: signal.Signals
 ) -> None:
-    assert fit("-m", "seq2seq", run="whole").returncode == 0
-    stopped = fit("-m", "seq2seq", wait=False, run="run")
+    assert fit("-m", "seq2seq", run="whole")[0] == 0
+    stopped = start_fit("-m", "seq2seq", run="run")
     while not list((corpus / "run").glob("logs/*/metrics.csv")):
         assert stopped.poll() is None
         time.sleep(0.01)
@@ -111,7 +115,7 @@ def test_a_run_that_was_asked_to_stop_writes_a_checkpoint_and_goes_on_exactly(
     assert "Traceback" not in said
     assert find_checkpoint("last", corpus / "run") is not None
     assert not (corpus / f"run/checkpoints/step={LAST_STEP}.ckpt").exists(), "it came too late"
-    assert fit("-m", "seq2seq", run="run", ckpt_path="last").returncode == 0
+    assert fit("-m", "seq2seq", run="run", ckpt_path="last")[0] == 0
     assert_same(outcome(corpus / "run"), outcome(corpus / "whole"))
 
 
