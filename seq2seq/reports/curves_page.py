@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from seq2seq.reports.page import page
-from seq2seq.reports.panels import FEW, Panel, Points, number, smoothed, stroke
+from seq2seq.reports.panels import Panel, Points, brief, number, smoothed, stroke
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, WIDTH - 20, 8, HEIGHT - 44
@@ -46,7 +46,7 @@ def _caption(index: int, run: str, points: Points) -> str:
     said = "nothing logged"
     if finite:
         step, value = list(points.items())[-1]
-        said = f"{min(finite):,.4g} to {max(finite):,.4g}; {value:,.4g} at step {step:,}"
+        said = f"{brief(min(finite))} to {brief(max(finite))}; {brief(value)} at step {step:,}"
     swatch = f'<svg style="width: 1.5rem" viewBox="0 0 24 8">{_path(index, "M2 4H22")}</svg>'
     return f"{swatch} {escape(run)}: {said}"
 
@@ -82,11 +82,11 @@ def _curve(panel: Panel, index: int, points: Points) -> Iterator[str]:
         yield _path(index, _line(panel, points), "curve raw")
         points = smoothed(points)
     yield _path(index, _line(panel, points))
-    if len(points) <= FEW:
+    if panel.marked(points):
         yield f'<g fill="{stroke(index)[0]}">'
         for step, value in points.items():
             if math.isfinite(value):
-                said = f"<title>{value:,.4g} at step {step:,}</title>"
+                said = f"<title>{brief(value)} at step {step:,}</title>"
                 x, y = _place(panel, step, value)
                 yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3">{said}</circle>'
         yield "</g>"

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from seq2seq.reports.panels import COLOURS, FEW, Panel, number, smoothed, stroke
+from seq2seq.reports.panels import COLOURS, Panel, number, smoothed, stroke
 from seq2seq.reports.picture import typeface_for
 
 
@@ -46,7 +46,7 @@ def _draw(panel: Panel, axes: Axes) -> list[Line2D]:
     for index, points in enumerate(panel.curves.values()):
         colour, dash = stroke(index)
         style = (0, dash) if dash else "-"
-        mark = "." if len(points) <= FEW else ""
+        mark = "." if panel.marked(points) else ""
         if panel.kind.smooth:
             raw = list(points.values())
             axes.plot(list(points), raw, color=colour, linestyle=style, linewidth=0.8, alpha=0.4)

@@ -15,9 +15,6 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 DASHES = [(), (5, 2), (1, 2)]
 """Lengths drawn and left out, for more runs than colours."""
 
-FEW = 100
-"""Points of a curve that are marked one by one."""
-
 
 def stroke(run: int) -> tuple[str, tuple[int, ...]]:
     """Colour and dash of the run of this index."""
@@ -97,6 +94,11 @@ class Panel:
         values = chain.from_iterable(points.values() for points in self.curves.values())
         return _axis(values, log=self.kind.log)
 
+    def marked(self, points: Points) -> bool:
+        """Are there so few points that each is marked? Means of neighbours are none that was
+        logged, but a lone one would not be seen."""
+        return len(points) <= (1 if self.kind.smooth else 50)
+
 
 def panels(logs: Mapping[str, Mapping[str, Points]]) -> list[Panel]:
     """`logs`: run -> name of a number -> points."""
@@ -133,6 +135,11 @@ def smoothed(points: Points) -> Points:
 def number(value: float) -> str:
     """For an axis."""
     return f"{value:,.10g}"
+
+
+def brief(value: float) -> str:
+    """For a sentence: four digits, and all those before the point."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def _axis(values: Iterable[float], *, log: bool) -> Axis:

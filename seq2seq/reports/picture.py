@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from seq2seq.errors import ConfigError
 
-DPI, MOST_PIXELS = 150, 2**16 - 1
-"""matplotlib draws no longer side than that."""
+DPI = 150
+MOST_PIXELS = 2**16 - 1
+"""matplotlib draws no longer side."""
 
 
 def png(figure: Figure) -> bytes:
@@ -41,10 +42,9 @@ class Typeface(NamedTuple):
 
     def width(self, text: str) -> float:
         """In multiples of the letters' size."""
-        style = font_manager.FontProperties(family=self.fonts, size=100)
-        return (
-            float(RendererAgg(1, 1, 72).get_text_width_height_descent(text, style, False)[0]) / 100
-        )
+        style = font_manager.FontProperties(family=self.fonts, size=100)  # 100 pixels at 72 dpi
+        width, *_ = RendererAgg(1, 1, 72).get_text_width_height_descent(text, style, False)
+        return float(width) / 100
 
 
 def typeface_for(texts: Iterable[str]) -> Typeface:

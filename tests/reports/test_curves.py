@@ -154,6 +154,20 @@ def test_a_number_that_is_not_finite_leaves_a_gap_and_one_between_gaps_a_dot() -
     assert "a: nothing logged" in page
 
 
+def test_few_points_are_marked_and_told_but_not_means_of_neighbours() -> None:
+    def marks(points: dict[int, float], name: str) -> list[str]:
+        page = tree_of(html_page(panels({"a": {name: points}})))
+        return ["".join(circle.itertext()) for circle in page.iter("circle")]
+
+    assert marks({1500: 2.5, 3000: NAN, 4500: 12345.6}, "val_ppl") == [
+        "2.5 at step 1,500",
+        "12,346 at step 4,500",
+    ]
+    assert marks({50: 2.5}, "loss") == ["2.5 at step 50"]
+    assert marks({50: 2.5, 100: 2.0}, "loss") == []
+    assert marks(dict.fromkeys(range(51), 1.0), "lr") == []
+
+
 def test_the_page_is_well_formed_needs_no_network_and_escapes_names() -> None:
     page = html_page(panels({HOSTILE: FIRST, "b": {HOSTILE: {1: 2.0}}}))
     tree = tree_of(page)
