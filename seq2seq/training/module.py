@@ -136,7 +136,7 @@ class TranslationModule(pl.LightningModule):
         tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
         total = torch.zeros((), device=self.device)
         for number, part in enumerate(parts, start=1):
-            loss = self._loss(part, self.recipe.label_smoothing) / tokens
+            loss = self._training_loss(part) / tokens
             total = total + loss.detach()
             if number < len(parts):
                 self.trainer.strategy.backward(loss / accumulated, None)
@@ -151,11 +151,13 @@ class TranslationModule(pl.LightningModule):
         if batch_index % self.trainer.accumulate_grad_batches == 0:
             self.zero_grad()
 
-    def _loss(self, batch: Batch, label_smoothing: float) -> Tensor:
+    def _training_loss(self, batch: Batch) -> Tensor:
         """Sum over target tokens."""
-        network = self.network
-        hidden = network(batch.src, batch.src_lens, batch.tgt_in)  # (B, T, D)
-        return cross_entropy_sum(network.project(hidden), batch.tgt_out, label_smoothing)
+        recipe, (src, src_lens, tgt_in, *_) = self.recipe, batch
+        if recipe.r_drop:
+            src, src_lens, tgt_in = (torch.cat([x, x]) for x in (src, src_lens, tgt_in))
+        logits = self.network.project(self.network(src, src_lens, tgt_in))  # (B or 2 B, T, V)
+        return cross_entropy_sum(logits, batch.tgt_out, recipe.label_smoothing, recipe.r_drop)
 
     def configure_optimizers(self) -> Any:
         recipe, total = self.recipe, self.trainer.max_steps
@@ -239,8 +241,10 @@ class TranslationModule(pl.LightningModule):
     # -- scores
 
     def validation_step(self, batch: TextBatch, batch_index: int) -> None:
-        loss, tokens = self._loss(batch.batch, 0.0), batch.batch.tgt_lens.sum()
-        self.validation_loss.update(loss / tokens, weight=tokens)
+        src, src_lens, tgt_in, tgt_out, tgt_lens = batch.batch
+        logits = self.network.project(self.network(src, src_lens, tgt_in))
+        tokens = tgt_lens.sum()
+        self.validation_loss.update(cross_entropy_sum(logits, tgt_out) / tokens, weight=tokens)
         hypotheses = self.translator.translate([pair.src for pair in batch.pairs])
         self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
 

@@ -78,3 +78,28 @@ def test_the_gradient_is_there_once() -> None:
     loss.backward(retain_graph=True)
     with pytest.raises(AssertionError, match="used up"):
         loss.backward()
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_r_drop_equals_its_definition_in_value_and_gradient(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setitem(SLICE, "cpu", 2 * rows * V)
+    alpha, smoothing = 3.0, 0.1
+    target = torch.tensor([[4, 5, 6, 1, 3], [6, 3, PAD_ID, PAD_ID, PAD_ID]])
+    logits = torch.randn(2 * B, T, V, requires_grad=True)
+    p, q = logits.log_softmax(-1).view(2, B * T, V)
+    both = F.kl_div(p, q, reduction="none", log_target=True).sum(-1)
+    both = both + F.kl_div(q, p, reduction="none", log_target=True).sum(-1)
+    wanted = target.flatten()
+    entropies = [
+        F.cross_entropy(x, wanted, ignore_index=PAD_ID, label_smoothing=smoothing, reduction="sum")
+        for x in (p, q)
+    ]
+    paper = sum(entropies) + alpha * (both / 2)[wanted != PAD_ID].sum()  # eq. 4
+    (expected,) = torch.autograd.grad(paper / 2, logits)
+    copy = logits.detach().clone().requires_grad_()
+    loss = cross_entropy_sum(copy + 0, target, smoothing, alpha)
+    torch.testing.assert_close(loss, paper / 2)
+    (gradient,) = torch.autograd.grad(loss, copy)
+    torch.testing.assert_close(gradient, expected)

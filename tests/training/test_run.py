@@ -178,9 +178,13 @@ def test_a_mistake_is_one_line_that_names_it(
     corpus: Path,
     run: Run,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, object],
     message: str,
 ) -> None:
+    # As without the extra [ja], also where it is installed.
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
     try:
         status: object = run("fit", *settings(**changes))
     except SystemExit as stop:
