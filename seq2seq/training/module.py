@@ -13,7 +13,7 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 from torch import Tensor
 from torchmetrics import MeanMetric
 
-from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.config import EOS_ID, ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch
 from seq2seq.data.dataset import TextBatch
 from seq2seq.errors import ConfigError, SentenceError
@@ -23,6 +23,7 @@ from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.parts import Parts
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
@@ -58,6 +59,7 @@ class TranslationModule(pl.LightningModule):
         self.validation_loss = MeanMetric()
         self._hypotheses: dict[str, list[tuple[int, Translation]]] = {}
         self.throughput = Throughput()
+        self.parts = Parts()
 
     # -- the network
 
@@ -128,28 +130,56 @@ class TranslationModule(pl.LightningModule):
 
     # -- learning
 
+    def on_train_start(self) -> None:
+        if self.device.type == "cuda":
+            self._try_longest()
+        self.throughput.restart()
+
+    def _try_longest(self) -> None:
+        """Find out before the first step what fits, with the optimizer's moments in memory."""
+        longest = self.data.longest_training_side
+        rows = max(1, self.data.batch_tokens // longest)
+        ids = torch.full((rows, longest), EOS_ID, device=self.device)
+        lens = ids.new_full((rows,), longest)
+        moments = [torch.empty_like(p) for p in self.parameters() for _ in range(2)]
+        with self.trainer.precision_plugin.forward_context():
+            self._learn([Batch(ids, lens, ids, ids, lens)])
+        del moments
+        self.zero_grad()
+
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
-        """Each part but the last adds its gradients here, so that only one is in memory."""
+        """Computes the gradients itself, part by part; what it returns has none left to compute."""
         accumulated = self.trainer.accumulate_grad_batches
+        if batch_index % accumulated == 0:
+            self.zero_grad()
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
         torch.manual_seed(draw % 2**63)
-        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
-        total = torch.zeros((), device=self.device)
-        for number, part in enumerate(parts, start=1):
-            loss = self._training_loss(part) / tokens
-            total = total + loss.detach()
-            if number < len(parts):
-                self.trainer.strategy.backward(loss / accumulated, None)
+        total = self._learn(parts)
         self.throughput.count(parts)
         self.log("loss", total, prog_bar=True)
-        return loss
+        if self.trainer.world_size == 1:
+            return total.requires_grad_()
+        # The gradients of all processes are averaged when each parameter has got this zero.
+        return total + torch.stack([0 * p.sum() for p in self.parameters()]).sum()
 
     def optimizer_zero_grad(self, *_: Any) -> None:
-        """Nothing: Lightning calls it after the first parts have added their gradients."""
+        """Nothing: Lightning calls it when the gradients are there."""
 
-    def on_train_batch_start(self, batch: list[Batch], batch_index: int) -> None:
-        if batch_index % self.trainer.accumulate_grad_batches == 0:
-            self.zero_grad()
+    def _learn(self, parts: list[Batch]) -> Tensor:
+        """Add the gradients of a micro-batch -> its loss per target token, detached."""
+        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
+        trainer = self.trainer
+
+        def backward(loss: Tensor) -> None:
+            with torch.autocast(self.device.type, enabled=False):
+                trainer.strategy.backward(loss / trainer.accumulate_grad_batches, None)
+
+        return self.parts.learn(
+            parts,
+            list(self.parameters()),
+            lambda part: self._training_loss(part) / tokens,
+            backward,
+        )
 
     def _training_loss(self, batch: Batch) -> Tensor:
         """Sum over target tokens."""
@@ -194,9 +224,6 @@ class TranslationModule(pl.LightningModule):
         norm = torch.nn.utils.clip_grad_norm_(self.parameters(), bound)
         self.log("grad_norm", norm, prog_bar=True)
         self.log("lr", optimizer.param_groups[0]["lr"], prog_bar=True)
-
-    def on_train_start(self) -> None:
-        self.throughput.restart()
 
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
