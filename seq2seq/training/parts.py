@@ -1,9 +1,9 @@
 """Gradients of a batch in parts that fit into memory."""
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import torch
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -67,10 +67,11 @@ class Parts:
         self.limit = max(positions(half) for half in halves(part))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        rank_zero_warn(
+        warnings.warn(
             f"out of memory with {positions(part)} positions; going on with parts of "
             f"{self.limit}, whose gradients are added: the batches stay as they are. Lower "
-            f"data.batch_tokens for smaller ones."
+            f"data.batch_tokens for smaller ones.",
+            stacklevel=2,
         )
 
 

@@ -260,3 +260,26 @@ def test_two_processes_train_together_and_test_like_one(corpus: Path) -> None:
     scores = [line for line in together.splitlines() if line.startswith("small: ")]
     assert len(scores) == 2
     assert scores == [line for line in single.stdout.splitlines() if line.startswith("small: ")]
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_does_in_two_micro_batches_also_with_little_memory(
+    corpus: Path,
+) -> None:
+    tight_fit = [str(Path(__file__).with_name("tight_fit.py"))]
+    ways: dict[str, tuple[list[str], dict[str, object]]] = {
+        "one": (["-m", "seq2seq"], {"trainer__accumulate_grad_batches": 2}),
+        "two": (["-m", "seq2seq"], {"trainer__devices": 2, "trainer__strategy": "ddp"}),
+        "tight": (tight_fit, {"trainer__devices": 2, "trainer__strategy": "ddp"}),
+    }
+    weights = {}
+    for name, (program, changes) in ways.items():
+        same = {"run": name, "training__dropout__residual": 0, "trainer__precision": "32-true"}
+        same["model__bias"] = "false"  # that of keys has no gradient but rounding errors
+        command = [sys.executable, *program, "fit", *map(str, settings(**changes, **same))]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+        assert ("out of memory" in said.stderr) == (name == "tight")
+        checkpoint = torch.load(f"{name}/checkpoints/step=8.ckpt", weights_only=True)
+        weights[name] = checkpoint["state_dict"]
+    for name in ("two", "tight"):
+        torch.testing.assert_close(weights[name], weights["one"], rtol=1e-4, atol=1e-5)
