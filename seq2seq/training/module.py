@@ -22,6 +22,7 @@ from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
 from seq2seq.training.parts import Parts
 from seq2seq.training.recipe import Recipe
@@ -84,6 +85,8 @@ class TranslationModule(pl.LightningModule):
                     tgt_vocab_size=len(data.tgt_subwords),
                 )
                 self.network = Transformer(config, rates=recipe.dropout, attention=recipe.attention)
+            if recipe.compile:
+                self.network.compile(dynamic=True)  # the step's call; search runs as it is
             self.config = self.network.config
         self.data.start_id = self.network.start_id
         self._check_lengths()
@@ -131,6 +134,7 @@ class TranslationModule(pl.LightningModule):
     # -- learning
 
     def on_train_start(self) -> None:
+        rank_zero_info(f"training {hardware_line(self.trainer, self.recipe)}")
         if self.device.type == "cuda":
             self._try_longest()
         self.throughput.restart()

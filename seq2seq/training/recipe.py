@@ -38,6 +38,9 @@ class Recipe:
     attention: AttentionForm = "auto"
     """Form of attention: folded (the textbook's) or fast (fused); the results are equal."""
 
+    compile: bool = False
+    """Compile the network with torch.compile; takes a minute or two, for long runs on a GPU."""
+
     def __post_init__(self) -> None:
         one_of("training.optimizer", self.optimizer, ("adamw", "adam"))
         one_of("training.schedule", self.schedule, SCHEDULES)

@@ -283,3 +283,22 @@ def test_two_processes_learn_what_one_does_in_two_micro_batches_also_with_little
         weights[name] = checkpoint["state_dict"]
     for name in ("two", "tight"):
         torch.testing.assert_close(weights[name], weights["one"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_compiled_network_learns_the_same_from_one_graph_for_all_shapes(corpus: Path) -> None:
+    same = {"training__dropout__residual": 0, "trainer__precision": "32-true"}
+    weights = []
+    for compiled in ("false", "true"):
+        changes = {"run": compiled, "training__compile": compiled, "model__bias": "false"}
+        command = [sys.executable, "-m", "seq2seq", "fit", *map(str, settings(**same, **changes))]
+        environment = {**os.environ, "TORCH_LOGS": "recompiles,graph_breaks"}
+        said = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=600, env=environment
+        )
+        assert ("compiled" in said.stderr) == (compiled == "true")
+        assert said.stderr.count("Recompiling") == (compiled == "true"), "once, to validate"
+        assert "Graph break" not in said.stderr
+        checkpoint = torch.load(f"{compiled}/checkpoints/step=8.ckpt", weights_only=True)
+        weights.append(checkpoint["state_dict"])
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-3, atol=1e-4)
