@@ -34,8 +34,10 @@ from seq2seq.training.checkpoints import (
 )
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import precision_for
+from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
+from seq2seq.training.samples import Samples
 
 TRAINER_DEFAULTS = {
     "max_epochs": -1,
@@ -187,7 +189,8 @@ def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
         auto_insert_metric_name=False,
     )
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
-    return [BestModelFolder(run / "model"), CleanStop(folder), stop, last, best]
+    watch = [Health(), Samples(run / "samples.txt")]
+    return [*watch, BestModelFolder(run / "model"), CleanStop(folder), stop, last, best]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:

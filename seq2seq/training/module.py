@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor
 from torchmetrics import MeanMetric
 
 from seq2seq.config import EOS_ID, ModelConfig, SearchConfig
-from seq2seq.data.batch import Batch
+from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
@@ -25,6 +26,7 @@ from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
 from seq2seq.training.parts import Parts
+from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
@@ -61,6 +63,8 @@ class TranslationModule(pl.LightningModule):
         self._hypotheses: dict[str, list[tuple[int, Translation]]] = {}
         self.throughput = Throughput()
         self.parts = Parts()
+        self.grad_norms: deque[Tensor] = deque(maxlen=1000)
+        """Of the last steps, on their device."""
 
     # -- the network
 
@@ -223,9 +227,15 @@ class TranslationModule(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by the norm of all gradients, and log that norm."""
+        """Clip by the norm of all gradients and log it; no step is taken where it is not finite."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
+            scaler.unscale_(optimizer)
         bound = gradient_clip_val if gradient_clip_val else math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.parameters(), bound)
+        self.grad_norms.append(norm)
+        # A fused optimizer looks at this on the device, and then changes nothing.
+        optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
         self.log("grad_norm", norm, prog_bar=True)
         self.log("lr", optimizer.param_groups[0]["lr"], prog_bar=True)
 
@@ -271,13 +281,23 @@ class TranslationModule(pl.LightningModule):
 
     # -- scores
 
-    def validation_step(self, batch: TextBatch, batch_index: int) -> None:
-        src, src_lens, tgt_in, tgt_out, tgt_lens = batch.batch
-        logits = self.network.project(self.network(src, src_lens, tgt_in))
-        tokens = tgt_lens.sum()
-        self.validation_loss.update(cross_entropy_sum(logits, tgt_out) / tokens, weight=tokens)
+    def validation_step(self, batch: TextBatch, batch_index: int) -> dict[str, Any]:
+        """Also the loss with other sources, which should be worse."""
+        loss, tokens = self._validation_loss(batch.batch), batch.batch.tgt_lens.sum()
+        self.validation_loss.update(loss / tokens, weight=tokens)
         hypotheses = self.translator.translate([pair.src for pair in batch.pairs])
         self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
+        return {
+            "loss": loss,
+            "other_loss": self._validation_loss(with_other_sources(batch.batch)),
+            "tokens": tokens,
+            "translations": hypotheses,
+        }
+
+    def _validation_loss(self, batch: Batch) -> Tensor:
+        """Sum over target tokens."""
+        logits = self.network.project(self.network(batch.src, batch.src_lens, batch.tgt_in))
+        return cross_entropy_sum(logits, batch.tgt_out)
 
     def on_validation_epoch_end(self) -> None:
         perplexity = self.validation_loss.compute().exp()
@@ -323,11 +343,7 @@ class TranslationModule(pl.LightningModule):
 
     def _gather(self, name: str) -> list[Translation]:
         """The best translation of every line, in order, from all processes."""
-        parts = [self._hypotheses.pop(name, [])]
-        if torch.distributed.is_initialized():
-            own = parts[0]
-            parts = [[] for _ in range(self.trainer.world_size)]
-            torch.distributed.all_gather_object(parts, own)
+        parts = gathered(self._hypotheses.pop(name, []))
         by_index = {index: translation for part in parts for index, translation in part}
         return [by_index[index] for index in sorted(by_index)]
 

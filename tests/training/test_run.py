@@ -35,6 +35,7 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
         "logs",
         "checkpoints",
         "model",
+        "samples.txt",
     }
     names = [path.name for path in (folder / "checkpoints").iterdir()]
     assert {"step=4.ckpt", "step=8.ckpt"} < set(names)
