@@ -160,7 +160,7 @@ def main() -> None:
     args = parser.parse_args()
     files = CorpusFiles(src=args.src, tgt=args.tgt)
     keep_freed_memory()
-    found: dict[str, Any] = {"throughput": [], "sizes": []}
+    found: dict[str, Any] = {"throughput": [], "waiting": [], "sizes": []}
     with tempfile.TemporaryDirectory(dir=args.scratch) as scratch:
         store = store_of(files, Path(scratch), str)
         subwords, _ = subwords_of([store], VOCABULARY, Path(scratch))
@@ -170,9 +170,10 @@ def main() -> None:
                 loader = loader_over(store, subwords, args.batch_tokens, workers, sampling)
                 row = {"sampling": sampling, "workers": workers, **throughput(loader)}
                 found["throughput"].append(row)
-        for sampling in (None, 0.2):
-            loader = loader_over(store, subwords, args.batch_tokens, 0, sampling)
-            found[f"waiting_sampling_{sampling}"] = waiting(loader, len(subwords))
+        for sampling, workers in ((None, 0), (0.2, 0), (0.2, 1)):
+            loader = loader_over(store, subwords, args.batch_tokens, workers, sampling)
+            share = waiting(loader, len(subwords))
+            found["waiting"].append({"sampling": sampling, "workers": workers, "share": share})
         for number in args.pairs:
             target = Path(scratch) / str(number)
             built = in_new_process(build, target, files, number)
@@ -186,9 +187,11 @@ def main() -> None:
             f"workers {row['workers']}, sampling {row['sampling']}: "
             f"{row['pairs_per_second']:,.0f} pairs/s, {row['tokens_per_second']:,.0f} tokens/s"
         )
-    for sampling in (None, 0.2):
-        share = found[f"waiting_sampling_{sampling}"]
-        print(f"a training step waits {share:.2%} of its time, sampling {sampling}, 0 workers")
+    for row in found["waiting"]:
+        print(
+            f"workers {row['workers']}, sampling {row['sampling']}: "
+            f"a training step waits {row['share']:.2%} of its time"
+        )
     for row in found["sizes"]:
         print(
             f"{row['pairs']:,} pairs: built in {row['seconds_to_build']:.1f} s, first batch after "

@@ -4,7 +4,8 @@ UserError                 one line on stderr, exit status 2; anything else is a 
 ├── ConfigError           a setting, or two settings that do not go together
 ├── CorpusError           a corpus file: missing, empty, misaligned, undecodable
 ├── ModelFolderError      a model folder: missing, damaged, of another format
-└── SentenceError         a sentence the model cannot take
+├── SentenceError         a sentence the model cannot take
+└── TrainingError         a training that cannot go on
 """
 
 
@@ -26,3 +27,7 @@ class ModelFolderError(UserError):
 
 class SentenceError(UserError):
     """A sentence does not fit the model."""
+
+
+class TrainingError(UserError):
+    """A training cannot go on as it is."""

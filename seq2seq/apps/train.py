@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
 from jsonargparse import set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
-from pytorch_lightning.utilities import rank_zero_info
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import ModelConfig, SearchConfig
@@ -35,8 +33,11 @@ from seq2seq.training.checkpoints import (
     last_checkpoints,
 )
 from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.hardware import precision_for
+from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
+from seq2seq.training.samples import Samples
 
 TRAINER_DEFAULTS = {
     "max_epochs": -1,
@@ -166,7 +167,7 @@ class TranslationCLI(LightningCLI):
         if settings.precision is None:
             # What is scored is what `translate` gives, so only training is in a lower precision.
             fit = self.subcommand == "fit"
-            services["precision"] = _precision(settings.accelerator) if fit else "32-true"
+            services["precision"] = precision_for(settings.accelerator) if fit else "32-true"
         return services
 
 
@@ -188,26 +189,13 @@ def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
         auto_insert_metric_name=False,
     )
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
-    return [BestModelFolder(run / "model"), CleanStop(folder), stop, last, best]
+    watch = [Health(), Samples(run / "samples.txt")]
+    return [*watch, BestModelFolder(run / "model"), CleanStop(folder), stop, last, best]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:
     table = CSVLogger(str(run), name="logs")
     return [table, TensorBoardLogger(str(run), name="logs", version=table.version)]
-
-
-def _precision(accelerator: Any) -> str:
-    """bf16-mixed where the hardware multiplies bf16 faster than fp32."""
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        fast, what = torch.cuda.is_bf16_supported(including_emulation=False), "this GPU"
-    else:
-        # An older torch cannot tell.
-        able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-        fast, what = bool(able.get("avx512_bf16") or able.get("amx_bf16")), "this CPU"
-    chosen = "bf16-mixed" if fast else "32-true"
-    why = "has" if fast else "has no"
-    rank_zero_info(f"precision {chosen}: {what} {why} bf16 matrix products")
-    return chosen
 
 
 def _quiet_lightning() -> None:

@@ -38,6 +38,11 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: 
     return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens)
 
 
+def with_other_sources(batch: Batch) -> Batch:
+    """Every sentence gets the source of the one before it, the first that of the last."""
+    return batch._replace(src=batch.src.roll(1, 0), src_lens=batch.src_lens.roll(1))
+
+
 def pad(sentences: Sequence[Ids], multiple: int = 1) -> tuple[Tensor, Tensor]:
     """Ids (B, N) filled up with the padding id, N a multiple of `multiple`, and lengths (B,)."""
     lens = torch.tensor([len(ids) for ids in sentences])

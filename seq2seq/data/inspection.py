@@ -26,13 +26,11 @@ from seq2seq.data.survey import (
     survey,
     whole_pairs,
 )
-from seq2seq.text.normalize import clean
+from seq2seq.text.normalize import clean, shortened
 from seq2seq.text.subwords import Subwords
 
 EXAMPLES = 3
 """Shown of each finding."""
-SHORTENED = 80
-"""Characters of an example's text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +84,7 @@ class _Count:
     def add(self, line: int, pair: Pair, note: str = "") -> None:
         self.count += 1
         if len(self.examples) < EXAMPLES:
-            src, tgt = map(_short, pair)
+            src, tgt = map(shortened, pair)
             self.examples.append(Example(line=line, src=src, tgt=tgt, note=note))
 
 
@@ -237,9 +235,3 @@ class _Inspection:
             share=difference / max(seen.src_lines, seen.tgt_lines),
             examples=[],
         )
-
-
-def _short(text: str) -> str:
-    """Cleaned, so that an example can neither break the terminal nor the report."""
-    text = clean(text).replace("\u2028", " ").replace("\u2029", " ")
-    return text if len(text) <= SHORTENED else f"{text[: SHORTENED - 1]}…"

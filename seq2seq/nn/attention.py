@@ -79,10 +79,15 @@ def attend(
     dropout: float = 0.0,
     form: AttentionForm = "auto",
 ) -> Tensor:
-    """Attention in the given form; "auto" is folded on a CPU and fast elsewhere."""
-    if form == "auto":
-        form = "folded" if query.device.type == "cpu" else "fast"
-    return FORMS[form](query, key, value, valid_lens, dropout)
+    """Attention in the given form, see `form_on`."""
+    return FORMS[form_on(query.device, form)](query, key, value, valid_lens, dropout)
+
+
+def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
+    """What "auto" means: folded on a CPU, fast elsewhere."""
+    if form != "auto":
+        return form
+    return "folded" if device.type == "cpu" else "fast"
 
 
 class MultiHeadAttention(nn.Module):

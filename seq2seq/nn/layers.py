@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,6 +17,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "swiglu": F.silu,
 }
+
+
+def lowered(x: Tensor) -> Tensor:
+    """In the type that autocast multiplies in: once, where several products read the same x."""
+    device = x.device.type
+    if not torch.is_autocast_enabled(device):
+        return x
+    return x.to(torch.get_autocast_dtype(device))
 
 
 class FeedForward(nn.Module):
@@ -54,8 +63,8 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         rate = self.rate if self.training else 0.0
         if self.pre:
-            return x + dropout(sublayer(self.norm(x)), rate)
-        out: Tensor = self.norm(x + dropout(sublayer(x), rate))
+            return x + dropout(sublayer(lowered(self.norm(x))), rate)
+        out: Tensor = self.norm(x + dropout(sublayer(lowered(x)), rate))
         return out
 
 

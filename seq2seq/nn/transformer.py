@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seq2seq.config import BOS_ID, PAD_ID, AttentionForm, Dropout, ModelConfig
 from seq2seq.nn.dropout import dropout
 from seq2seq.nn.embedding import POSITIONS, TokenEmbedding
-from seq2seq.nn.layers import DecoderLayer, EncoderLayer
+from seq2seq.nn.layers import DecoderLayer, EncoderLayer, lowered
 from seq2seq.nn.state import DecoderState, LayerState
 
 NO_DROPOUT = Dropout(residual=0.0, attention=0.0, activation=0.0)
@@ -82,8 +82,7 @@ class Transformer(nn.Module):
         x = dropout(x, self.rate if self.training else 0.0)
         for layer in self.encoder:
             x = layer(x, src_lens)
-        memory: Tensor = self.encoder_norm(x)
-        return memory
+        return lowered(self.encoder_norm(x))
 
     def start(
         self, memory: Tensor, src_lens: Tensor, width: int = 1, capacity: int = 0

@@ -20,3 +20,9 @@ def fold(sentence: str) -> str:
     """The letters and digits alone, in one case and one Unicode spelling (NFKC)."""
     spelled = unicodedata.normalize("NFKC", sentence.casefold())
     return "".join(filter(str.isalnum, spelled))
+
+
+def shortened(text: str, longest: int = 80) -> str:
+    """For a line on the terminal: cleaned, no line separators, an ellipsis for what is too long."""
+    text = clean(text).replace("\u2028", " ").replace("\u2029", " ")
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -9,8 +9,10 @@ Pieces never cross a space, so each word of a sentence is segmented for itself.
 
 import math
 import re
+from bisect import bisect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import accumulate
 from random import Random
 
 Segment = Callable[[str, float, Random], list[str]]
@@ -32,7 +34,8 @@ def unigram_sampler(scores: Mapping[str, float]) -> Segment:
 
     @lru_cache(1 << 16)
     def lattice(word: str, strength: float) -> list[tuple[list[int], list[float]]]:
-        """For each end in the word: where a last piece may begin, and the chance that it does."""
+        """For each end in the word: where a last piece may begin, and the chances that it begins
+        there or before."""
         totals = [0.0]  # log of the summed weights of all segmentations up to here
         choices = []
         for end in range(1, len(word) + 1):
@@ -45,8 +48,8 @@ def unigram_sampler(scores: Mapping[str, float]) -> Segment:
                     starts.append(start)
                     weights.append(totals[start] + strength * score)
             largest = max(weights)
-            chances = [math.exp(weight - largest) for weight in weights]
-            totals.append(largest + math.log(sum(chances)))
+            chances = list(accumulate(math.exp(weight - largest) for weight in weights))
+            totals.append(largest + math.log(chances[-1]))
             choices.append((starts, chances))
         return choices
 
@@ -56,10 +59,11 @@ def unigram_sampler(scores: Mapping[str, float]) -> Segment:
             choices, end, backwards = lattice(word, strength), len(word), []
             while end:
                 starts, chances = choices[end - 1]
-                start = starts[0] if len(starts) == 1 else random.choices(starts, chances)[0]
+                start = starts[bisect(chances, random.random() * chances[-1])]
                 backwards.append(word[start:end])
                 end = start
-            pieces += reversed(backwards)
+            backwards.reverse()
+            pieces += backwards
         return pieces
 
     return segment

@@ -65,26 +65,35 @@ class Subwords:
     def sample(self, text: str, strength: float, random: Random) -> list[int]:
         """A segmentation drawn with this generator; `config.SubwordSampling` explains strength."""
         pieces = self._segment(str(self._model.Normalize(_line(text))), strength, random)
-        return [subword for piece in pieces for subword in self._ids_of(piece)]
+        learned, ids = self._learned, []
+        for piece in pieces:
+            if piece in learned:
+                ids.append(learned[piece])
+            else:
+                ids += self._spelled(piece)
+        return ids
+
+    @cached_property
+    def _learned(self) -> dict[str, int]:
+        """The pieces of text, and their ids."""
+        model = self._model
+        special = (model.IsControl, model.IsUnknown, model.IsByte)
+        return {
+            str(model.IdToPiece(i)): i
+            for i in range(len(self))
+            if not any(is_kind(i) for is_kind in special)
+        }
 
     @cached_property
     def _segment(self) -> Segment:
-        model = self._model
-        scores = {
-            str(model.IdToPiece(i)): float(model.GetScore(i))
-            for i in range(len(self))
-            if not (model.IsControl(i) or model.IsUnknown(i) or model.IsByte(i))
-        }
+        scores = {piece: float(self._model.GetScore(i)) for piece, i in self._learned.items()}
         # Scores of BPE are the ranks of its merges, those of unigram logarithms.
         ranks = all(score.is_integer() for score in scores.values())
         return bpe_sampler(scores) if ranks else unigram_sampler(scores)
 
-    def _ids_of(self, piece: str) -> list[int]:
-        """One, but a character of no piece is spelled in bytes if the model has them."""
-        subword = int(self._model.PieceToId(piece))
-        if subword != UNK_ID:
-            return [subword]
-        spelled = [self._model.PieceToId(f"<0x{byte:02X}>") for byte in piece.encode("utf-8")]
+    def _spelled(self, character: str) -> list[int]:
+        """Of a character that is no piece: its bytes, if the model has them."""
+        spelled = [self._model.PieceToId(f"<0x{byte:02X}>") for byte in character.encode("utf-8")]
         return [UNK_ID] if UNK_ID in spelled else list(map(int, spelled))
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -149,6 +149,7 @@ class CorpusDataModule(pl.LightningDataModule):
             batch_size=None,
             num_workers=workers,
             persistent_workers=workers > 0,
+            pin_memory=self._on_gpu,
         )
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
@@ -164,10 +165,15 @@ class CorpusDataModule(pl.LightningDataModule):
         """The corpus with the longest sentence, and its subwords with the end token."""
         found = {name: int(self._lengths(pairs).max()) + 1 for name, pairs in self.texts.items()}
         if self.samplers:
-            sampled = (self.subword_sampling.src, self.subword_sampling.tgt) != (None, None)
-            longest = max(sampler.longest for sampler in self.samplers)
-            found["train"] = self.max_length + 1 if sampled else longest
+            found["train"] = self.longest_training_side
         return max(found.items(), key=lambda each: each[1])
+
+    @property
+    def longest_training_side(self) -> int:
+        """Subwords of the longest sentence to train on, with the end token."""
+        sampled = (self.subword_sampling.src, self.subword_sampling.tgt) != (None, None)
+        longest = max(sampler.longest for sampler in self.samplers)
+        return self.max_length + 1 if sampled else longest
 
     @property
     def _on_gpu(self) -> bool:

@@ -1,20 +1,88 @@
 """What training minimises."""
 
+from typing import Any
+
+import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.autograd.function import once_differentiable
 
 from seq2seq.config import PAD_ID
 
+SLICE = {"cpu": 2**21, "cuda": 2**27}
+"""Logits that are in fp32 at once: about what a CPU's cache holds; a few kernels on a GPU."""
 
-def cross_entropy_sum(logits: Tensor, tgt_out: Tensor, label_smoothing: float = 0.0) -> Tensor:
+
+def cross_entropy_sum(
+    logits: Tensor, tgt_out: Tensor, label_smoothing: float = 0.0, r_drop: float = 0.0
+) -> Tensor:
     """Cross-entropy against label-smoothed targets (Szegedy et al. 2016, section 7).
 
     logits (B, T, V), tgt_out (B, T) -> scalar: the sum over real tokens, in nats and fp32
+
+    With `r_drop` = alpha, logits (2 B, T, V) are those of two passes with different dropout, one
+    after the other, and the loss is half of R-Drop's (Wu et al. 2021, eq. 4): the mean of both
+    cross-entropies plus alpha / 4 (KL(p || q) + KL(q || p)).
+
+    Where a gradient will be asked for, it is computed at once and overwrites the logits: they are
+    the largest tensor of a step, and no other of their size is made.
     """
-    return F.cross_entropy(
-        logits.flatten(0, 1).float(),
-        tgt_out.flatten(),
-        reduction="sum",
-        ignore_index=PAD_ID,
-        label_smoothing=label_smoothing,
+    passes = len(logits) // len(tgt_out)
+    total: Tensor = _SlicedLoss.apply(  # type: ignore[no-untyped-call]
+        logits.view(passes, -1, logits.shape[-1]), tgt_out.flatten(), label_smoothing, r_drop
     )
+    return total
+
+
+class _SlicedLoss(torch.autograd.Function):
+    """Loss and gradient in fp32, a slice of rows at a time, in the logits' own memory."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, targets: Tensor, label_smoothing: float, r_drop: float
+    ) -> Tensor:
+        """logits (P, N, V) of P passes, targets (N,) -> scalar
+
+        With the wanted distribution q and the predicted one p, the loss of a row is
+        log sum exp(logits) - sum q logits, and its gradient p - q.
+        """
+        passes, _, vocab = logits.shape
+        rows = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
+        total = logits.new_zeros((), dtype=torch.float32)
+        on, off = 1 - label_smoothing, label_smoothing / vocab  # q is off everywhere, plus on
+        for part, tokens in zip(logits.split(rows, dim=1), targets.split(rows), strict=True):
+            gold = tokens.expand(passes, -1)[..., None]  # (P, rows, 1)
+            own = part.float()  # (P, rows, V)
+            p = own.softmax(dim=-1)
+            highest = p.amax(dim=-1, keepdim=True)
+            log_sum = own.amax(dim=-1, keepdim=True) - highest.log()  # (P, rows, 1)
+            loss = log_sum - on * own.gather(-1, gold) - off * own.sum(dim=-1, keepdim=True)
+            apart = None
+            if r_drop:
+                distance, apart = _disagreement(p, own.sub_(log_sum))
+                loss = loss + r_drop / 4 * distance
+            real = (gold != PAD_ID) / passes
+            total += (loss * real).sum()
+            if ctx.needs_input_grad[0]:
+                p.sub_(off).scatter_add_(-1, gold, torch.full_like(loss, -on))
+                if apart is not None:
+                    p.add_(apart, alpha=r_drop / 2)
+                part.copy_(p.mul_(real))
+        ctx.gradient = logits
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        own, ctx.gradient = ctx.gradient, None
+        assert own is not None, "the gradient is computed once, and used up"
+        return own.mul_(gradient), None, None, None
+
+
+def _disagreement(p: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
+    """KL(p || q) + KL(q || p) of two passes, and its gradient with respect to their logits.
+
+    p and log_p (2, N, V) -> (N, 1) and (2, N, V)
+    """
+    ratio = log_p - log_p.flip(0)  # (2, N, V)
+    one_way = (p * ratio).sum(dim=-1, keepdim=True)  # (2, N, 1), from each pass to the other
+    return one_way.sum(dim=0), p * (ratio - one_way) + p - p.flip(0)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -13,8 +14,8 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 from torch import Tensor
 from torchmetrics import MeanMetric
 
-from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.data.batch import Batch
+from seq2seq.config import EOS_ID, ModelConfig, SearchConfig
+from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
@@ -22,7 +23,10 @@ from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.parts import Parts
+from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
@@ -58,6 +62,9 @@ class TranslationModule(pl.LightningModule):
         self.validation_loss = MeanMetric()
         self._hypotheses: dict[str, list[tuple[int, Translation]]] = {}
         self.throughput = Throughput()
+        self.parts = Parts()
+        self.grad_norms: deque[Tensor] = deque(maxlen=1000)
+        """Of the last steps, on their device."""
 
     # -- the network
 
@@ -82,6 +89,8 @@ class TranslationModule(pl.LightningModule):
                     tgt_vocab_size=len(data.tgt_subwords),
                 )
                 self.network = Transformer(config, rates=recipe.dropout, attention=recipe.attention)
+            if recipe.compile:
+                self.network.compile(dynamic=True)  # the step's call; search runs as it is
             self.config = self.network.config
         self.data.start_id = self.network.start_id
         self._check_lengths()
@@ -128,34 +137,65 @@ class TranslationModule(pl.LightningModule):
 
     # -- learning
 
+    def on_train_start(self) -> None:
+        rank_zero_info(f"training {hardware_line(self.trainer, self.recipe)}")
+        if self.device.type == "cuda":
+            self._try_longest()
+        self.throughput.restart()
+
+    def _try_longest(self) -> None:
+        """Find out before the first step what fits, with the optimizer's moments in memory."""
+        longest = self.data.longest_training_side
+        rows = max(1, self.data.batch_tokens // longest)
+        ids = torch.full((rows, longest), EOS_ID, device=self.device)
+        lens = ids.new_full((rows,), longest)
+        moments = [torch.empty_like(p) for p in self.parameters() for _ in range(2)]
+        with self.trainer.precision_plugin.forward_context():
+            self._learn([Batch(ids, lens, ids, ids, lens)])
+        del moments
+        self.zero_grad()
+
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
-        """Each part but the last adds its gradients here, so that only one is in memory."""
+        """Computes the gradients itself, part by part; what it returns has none left to compute."""
         accumulated = self.trainer.accumulate_grad_batches
+        if batch_index % accumulated == 0:
+            self.zero_grad()
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
         torch.manual_seed(draw % 2**63)
-        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
-        total = torch.zeros((), device=self.device)
-        for number, part in enumerate(parts, start=1):
-            loss = self._loss(part, self.recipe.label_smoothing) / tokens
-            total = total + loss.detach()
-            if number < len(parts):
-                self.trainer.strategy.backward(loss / accumulated, None)
+        total = self._learn(parts)
         self.throughput.count(parts)
         self.log("loss", total, prog_bar=True)
-        return loss
+        if self.trainer.world_size == 1:
+            return total.requires_grad_()
+        # The gradients of all processes are averaged when each parameter has got this zero.
+        return total + torch.stack([0 * p.sum() for p in self.parameters()]).sum()
 
     def optimizer_zero_grad(self, *_: Any) -> None:
-        """Nothing: Lightning calls it after the first parts have added their gradients."""
+        """Nothing: Lightning calls it when the gradients are there."""
 
-    def on_train_batch_start(self, batch: list[Batch], batch_index: int) -> None:
-        if batch_index % self.trainer.accumulate_grad_batches == 0:
-            self.zero_grad()
+    def _learn(self, parts: list[Batch]) -> Tensor:
+        """Add the gradients of a micro-batch -> its loss per target token, detached."""
+        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
+        trainer = self.trainer
 
-    def _loss(self, batch: Batch, label_smoothing: float) -> Tensor:
+        def backward(loss: Tensor) -> None:
+            with torch.autocast(self.device.type, enabled=False):
+                trainer.strategy.backward(loss / trainer.accumulate_grad_batches, None)
+
+        return self.parts.learn(
+            parts,
+            list(self.parameters()),
+            lambda part: self._training_loss(part) / tokens,
+            backward,
+        )
+
+    def _training_loss(self, batch: Batch) -> Tensor:
         """Sum over target tokens."""
-        network = self.network
-        hidden = network(batch.src, batch.src_lens, batch.tgt_in)  # (B, T, D)
-        return cross_entropy_sum(network.project(hidden), batch.tgt_out, label_smoothing)
+        recipe, (src, src_lens, tgt_in, *_) = self.recipe, batch
+        if recipe.r_drop:
+            src, src_lens, tgt_in = (torch.cat([x, x]) for x in (src, src_lens, tgt_in))
+        logits = self.network.project(self.network(src, src_lens, tgt_in))  # (B or 2 B, T, V)
+        return cross_entropy_sum(logits, batch.tgt_out, recipe.label_smoothing, recipe.r_drop)
 
     def configure_optimizers(self) -> Any:
         recipe, total = self.recipe, self.trainer.max_steps
@@ -187,14 +227,17 @@ class TranslationModule(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by the norm of all gradients, and log that norm."""
+        """Clip by the norm of all gradients and log it; no step is taken where it is not finite."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
+            scaler.unscale_(optimizer)
         bound = gradient_clip_val if gradient_clip_val else math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.parameters(), bound)
+        self.grad_norms.append(norm)
+        # A fused optimizer looks at this on the device, and then changes nothing.
+        optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
         self.log("grad_norm", norm, prog_bar=True)
         self.log("lr", optimizer.param_groups[0]["lr"], prog_bar=True)
-
-    def on_train_start(self) -> None:
-        self.throughput.restart()
 
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
@@ -238,11 +281,23 @@ class TranslationModule(pl.LightningModule):
 
     # -- scores
 
-    def validation_step(self, batch: TextBatch, batch_index: int) -> None:
-        loss, tokens = self._loss(batch.batch, 0.0), batch.batch.tgt_lens.sum()
+    def validation_step(self, batch: TextBatch, batch_index: int) -> dict[str, Any]:
+        """Also the loss with other sources, which should be worse."""
+        loss, tokens = self._validation_loss(batch.batch), batch.batch.tgt_lens.sum()
         self.validation_loss.update(loss / tokens, weight=tokens)
         hypotheses = self.translator.translate([pair.src for pair in batch.pairs])
         self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
+        return {
+            "loss": loss,
+            "other_loss": self._validation_loss(with_other_sources(batch.batch)),
+            "tokens": tokens,
+            "translations": hypotheses,
+        }
+
+    def _validation_loss(self, batch: Batch) -> Tensor:
+        """Sum over target tokens."""
+        logits = self.network.project(self.network(batch.src, batch.src_lens, batch.tgt_in))
+        return cross_entropy_sum(logits, batch.tgt_out)
 
     def on_validation_epoch_end(self) -> None:
         perplexity = self.validation_loss.compute().exp()
@@ -288,11 +343,7 @@ class TranslationModule(pl.LightningModule):
 
     def _gather(self, name: str) -> list[Translation]:
         """The best translation of every line, in order, from all processes."""
-        parts = [self._hypotheses.pop(name, [])]
-        if torch.distributed.is_initialized():
-            own = parts[0]
-            parts = [[] for _ in range(self.trainer.world_size)]
-            torch.distributed.all_gather_object(parts, own)
+        parts = gathered(self._hypotheses.pop(name, []))
         by_index = {index: translation for part in parts for index, translation in part}
         return [by_index[index] for index in sorted(by_index)]
 

@@ -26,6 +26,9 @@ class Recipe:
     """Strength of the weight decay; adam ignores it."""
     label_smoothing: float = 0.1
     """Probability mass moved from the reference to all subwords."""
+    r_drop: float = 0.0
+    """Strength alpha of R-Drop (Wu et al. 2021): each batch passes twice, and the two are drawn
+    together. Doubles the time of a step; 1 to 5 help on little data."""
     dropout: Dropout = field(default_factory=Dropout)
     """Dropout rates."""
     patience: int = 10
@@ -35,6 +38,9 @@ class Recipe:
     attention: AttentionForm = "auto"
     """Form of attention: folded (the textbook's) or fast (fused); the results are equal."""
 
+    compile: bool = False
+    """Compile the network with torch.compile; takes a minute or two, for long runs on a GPU."""
+
     def __post_init__(self) -> None:
         one_of("training.optimizer", self.optimizer, ("adamw", "adam"))
         one_of("training.schedule", self.schedule, SCHEDULES)
@@ -42,6 +48,7 @@ class Recipe:
         at_least("training.lr", self.lr, 0)
         at_least("training.warmup_steps", self.warmup_steps, 0)
         at_least("training.weight_decay", self.weight_decay, 0)
+        at_least("training.r_drop", self.r_drop, 0)
         at_least("training.patience", self.patience, 1)
         at_least("training.keep_last", self.keep_last, 1)
         if not 0 <= self.label_smoothing < 1:

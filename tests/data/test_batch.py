@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.data.batch import make_batch, pad
+from seq2seq.data.batch import make_batch, pad, with_other_sources
 
 RNG = random.Random(0)
 SRC, TGT = (
@@ -48,3 +48,14 @@ def test_sentences_without_a_token_have_no_columns() -> None:
     ids, lens = pad([[], []])
     assert ids.shape == (2, 0)
     assert lens.tolist() == [0, 0]
+
+
+def test_with_other_sources_every_sentence_has_its_neighbours_source_and_its_own_target() -> None:
+    batch, other = (
+        make_batch(SRC, TGT, BOS_ID),
+        with_other_sources(make_batch(SRC, TGT, BOS_ID)),
+    )
+    expected = make_batch([SRC[-1], *SRC[:-1]], TGT, BOS_ID)
+    for found, wanted in zip(other, expected, strict=True):
+        assert torch.equal(found, wanted)
+    assert not torch.equal(batch.src_lens, other.src_lens)

@@ -184,6 +184,7 @@ def test_a_loader_cut_anywhere_goes_on_as_if_it_never_had_been(
         assert epochs(resumed, 3 - begun) == whole[cut:], f"cut after {cut} batches"
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a single core
 def test_a_loader_with_workers_cut_in_its_second_epoch_goes_on_too(loaders: Loaders) -> None:
     whole = epochs(loaders.new(), 3)
     cut = len(loaders.new()) + 2

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from seq2seq.text.normalize import clean
+from seq2seq.text.normalize import clean, shortened
 
 CONTROLS = [chr(code) for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc"]
 
@@ -47,3 +47,10 @@ def test_white_space_at_both_ends_goes_and_inside_stays() -> None:
 def test_cleaning_twice_is_cleaning_once() -> None:
     everything = "".join(map(chr, range(0x3000))) + "\ud800 "
     assert clean(clean(everything)) == clean(everything)
+
+
+def test_a_shortened_text_is_one_line_of_at_most_so_many_characters() -> None:
+    assert shortened("as it is", 8) == "as it is"
+    assert shortened("a bit longer", 8) == "a bit l…"
+    assert shortened(" a\tb\u2028c\u2029d\n") == "a b c d"
+    assert len(shortened("x" * 999)) == 80

@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from seq2seq.config import PAD_ID
-from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.loss import SLICE, cross_entropy_sum
 
 B, T, V = 2, 5, 7
 
@@ -47,3 +48,58 @@ def test_loss_is_summed_in_fp32_whatever_the_logits() -> None:
     loss = cross_entropy_sum(uniform, torch.full((4, 100), 5))
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(400 * math.log(V), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_slices_give_the_value_and_gradient_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, rows: int, dtype: torch.dtype
+) -> None:
+    monkeypatch.setitem(SLICE, "cpu", rows * V)
+    target = torch.tensor([[4, 5, 6, 1, 3], [6, 3, PAD_ID, PAD_ID, PAD_ID]])
+    hidden, weight = torch.randn(B, T, 3), torch.randn(V, 3, requires_grad=True)
+    whole = F.cross_entropy(
+        (hidden.to(dtype) @ weight.to(dtype).T).float().flatten(0, 1),
+        target.flatten(),
+        ignore_index=PAD_ID,
+        label_smoothing=0.1,
+        reduction="sum",
+    )
+    (expected,) = torch.autograd.grad(whole / 8, weight)
+    sliced = cross_entropy_sum(hidden.to(dtype) @ weight.to(dtype).T, target, 0.1)
+    torch.testing.assert_close(sliced, whole)
+    (gradient,) = torch.autograd.grad(sliced / 8, weight)
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_the_gradient_is_there_once() -> None:
+    logits = torch.randn(1, 2, V, requires_grad=True)
+    loss = cross_entropy_sum(logits, torch.tensor([[4, 5]]))
+    loss.backward(retain_graph=True)
+    with pytest.raises(AssertionError, match="used up"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_r_drop_equals_its_definition_in_value_and_gradient(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setitem(SLICE, "cpu", 2 * rows * V)
+    alpha, smoothing = 3.0, 0.1
+    target = torch.tensor([[4, 5, 6, 1, 3], [6, 3, PAD_ID, PAD_ID, PAD_ID]])
+    logits = torch.randn(2 * B, T, V, requires_grad=True)
+    p, q = logits.log_softmax(-1).view(2, B * T, V)
+    both = F.kl_div(p, q, reduction="none", log_target=True).sum(-1)
+    both = both + F.kl_div(q, p, reduction="none", log_target=True).sum(-1)
+    wanted = target.flatten()
+    entropies = [
+        F.cross_entropy(x, wanted, ignore_index=PAD_ID, label_smoothing=smoothing, reduction="sum")
+        for x in (p, q)
+    ]
+    paper = sum(entropies) + alpha * (both / 2)[wanted != PAD_ID].sum()  # eq. 4
+    (expected,) = torch.autograd.grad(paper / 2, logits)
+    copy = logits.detach().clone().requires_grad_()
+    loss = cross_entropy_sum(copy + 0, target, smoothing, alpha)
+    torch.testing.assert_close(loss, paper / 2)
+    (gradient,) = torch.autograd.grad(loss, copy)
+    torch.testing.assert_close(gradient, expected)

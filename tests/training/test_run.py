@@ -35,6 +35,7 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
         "logs",
         "checkpoints",
         "model",
+        "samples.txt",
     }
     names = [path.name for path in (folder / "checkpoints").iterdir()]
     assert {"step=4.ckpt", "step=8.ckpt"} < set(names)
@@ -178,9 +179,13 @@ def test_a_mistake_is_one_line_that_names_it(
     corpus: Path,
     run: Run,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, object],
     message: str,
 ) -> None:
+    # As without the extra [ja], also where it is installed.
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
     try:
         status: object = run("fit", *settings(**changes))
     except SystemExit as stop:
@@ -256,3 +261,45 @@ def test_two_processes_train_together_and_test_like_one(corpus: Path) -> None:
     scores = [line for line in together.splitlines() if line.startswith("small: ")]
     assert len(scores) == 2
     assert scores == [line for line in single.stdout.splitlines() if line.startswith("small: ")]
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_does_in_two_micro_batches_also_with_little_memory(
+    corpus: Path,
+) -> None:
+    tight_fit = [str(Path(__file__).with_name("tight_fit.py"))]
+    ways: dict[str, tuple[list[str], dict[str, object]]] = {
+        "one": (["-m", "seq2seq"], {"trainer__accumulate_grad_batches": 2}),
+        "two": (["-m", "seq2seq"], {"trainer__devices": 2, "trainer__strategy": "ddp"}),
+        "tight": (tight_fit, {"trainer__devices": 2, "trainer__strategy": "ddp"}),
+    }
+    weights = {}
+    for name, (program, changes) in ways.items():
+        same = {"run": name, "training__dropout__residual": 0, "trainer__precision": "32-true"}
+        same["model__bias"] = "false"  # that of keys has no gradient but rounding errors
+        command = [sys.executable, *program, "fit", *map(str, settings(**changes, **same))]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+        assert ("out of memory" in said.stderr) == (name == "tight")
+        checkpoint = torch.load(f"{name}/checkpoints/step=8.ckpt", weights_only=True)
+        weights[name] = checkpoint["state_dict"]
+    for name in ("two", "tight"):
+        torch.testing.assert_close(weights[name], weights["one"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_compiled_network_learns_the_same_from_one_graph_for_all_shapes(corpus: Path) -> None:
+    same = {"training__dropout__residual": 0, "trainer__precision": "32-true"}
+    weights = []
+    for compiled in ("false", "true"):
+        changes = {"run": compiled, "training__compile": compiled, "model__bias": "false"}
+        command = [sys.executable, "-m", "seq2seq", "fit", *map(str, settings(**same, **changes))]
+        environment = {**os.environ, "TORCH_LOGS": "recompiles,graph_breaks"}
+        said = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=600, env=environment
+        )
+        assert ("compiled" in said.stderr) == (compiled == "true")
+        assert said.stderr.count("Recompiling") == (compiled == "true"), "once, to validate"
+        assert "Graph break" not in said.stderr
+        checkpoint = torch.load(f"{compiled}/checkpoints/step=8.ckpt", weights_only=True)
+        weights.append(checkpoint["state_dict"])
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-3, atol=1e-4)

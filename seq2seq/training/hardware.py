@@ -1,0 +1,31 @@
+"""What is chosen for the hardware, where the settings leave it open."""
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from seq2seq.nn.attention import form_on
+from seq2seq.training.recipe import Recipe
+
+
+def precision_for(accelerator: Any) -> str:
+    """bf16-mixed where the hardware multiplies bf16 faster than fp32."""
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        # An older torch cannot tell.
+        able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+        fast = bool(able.get("avx512_bf16") or able.get("amx_bf16"))
+    return "bf16-mixed" if fast else "32-true"
+
+
+def hardware_line(trainer: pl.Trainer, recipe: Recipe) -> str:
+    """What a run uses, in one line: "on cpu, 2 threads: bf16-mixed, folded attention"."""
+    device = trainer.strategy.root_device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    count = f"{trainer.world_size} processes, " if trainer.world_size > 1 else ""
+    threads = f"{torch.get_num_threads()} threads" if device.type == "cpu" else f"{device}"
+    compiled = ", compiled" if recipe.compile else ""
+    form = form_on(device, recipe.attention)
+    return f"on {name}, {count}{threads}: {trainer.precision}, {form} attention{compiled}"

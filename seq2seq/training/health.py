@@ -1,0 +1,170 @@
+"""Watches a training, and says in plain words what goes wrong while there is time to stop it."""
+
+import math
+from collections import deque
+from statistics import median
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities import rank_zero_info
+
+from seq2seq.data.dataset import TextBatch
+from seq2seq.data.glance import glance
+from seq2seq.errors import TrainingError
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.processes import gathered
+from seq2seq.training.symptoms import (
+    INSPECT,
+    Symptom,
+    calmer,
+    degenerate_output,
+    exploding_gradients,
+    ignored_source,
+    no_learning_rate,
+    overlapping_validation,
+    skipped_steps,
+)
+
+LOOKED_AT = 200_000
+"""Training pairs among which validation pairs are looked for: about a second."""
+IN_A_ROW = 20
+"""Skipped steps that end a run; the loss scale of fp16 may take 16 to find its value."""
+
+
+class Health(Callback):
+    """Tells each symptom once, and again when it got worse.
+
+    The device is asked for its gradient norms at the logging interval only. What translations show
+    is no warning before the second validation and the end of the warm-up.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, int] = {}
+        """Symptom -> its grade when it was told."""
+        self.validations = 0
+        self._usual: deque[float] = deque(maxlen=20)
+        self._skipped = self._in_a_row = 0
+        self._restart()
+
+    def _restart(self) -> None:
+        self._translations: dict[int, str] = {}
+        self._losses = [0.0, 0.0, 0.0]
+
+    # -- before the first step
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        assert isinstance(module, TranslationModule)
+        self._tell(trainer, no_learning_rate(module.recipe, trainer.estimated_stepping_batches))
+        if trainer.global_step == 0 and trainer.is_global_zero:
+            data = module.data
+            validation = data.texts["validation"]
+            found = glance(validation, data.stores, LOOKED_AT)
+            self._tell(trainer, overlapping_validation(found, len(validation)))
+
+    # -- steps
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_index: int,
+    ) -> None:
+        stepped = (batch_index + 1) % trainer.accumulate_grad_batches == 0
+        if stepped and trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+            self._look_at_gradients(trainer, module)
+
+    def _look_at_gradients(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        assert isinstance(module, TranslationModule)
+        if not module.grad_norms:
+            return
+        norms = torch.stack(list(module.grad_norms)).tolist()
+        module.grad_norms.clear()
+        finite = [norm for norm in norms if math.isfinite(norm)]
+        self._skipped += len(norms) - len(finite)
+        for norm in norms:
+            self._in_a_row = 0 if math.isfinite(norm) else self._in_a_row + 1
+        if self._in_a_row:
+            self._stop_if_hopeless(trainer, module)
+        recipe = module.recipe
+        if getattr(trainer.precision_plugin, "scaler", None) is None:  # its way to find its scale
+            self._tell(trainer, skipped_steps(self._skipped, recipe))
+        if finite:
+            bound = trainer.gradient_clip_val
+            self._tell(trainer, exploding_gradients(max(finite), self._usual, recipe, bound))
+            self._usual.append(median(finite))
+
+    def _stop_if_hopeless(self, trainer: pl.Trainer, module: TranslationModule) -> None:
+        """Before a checkpoint is written: the last step was skipped."""
+        broken = not all(weights.isfinite().all() for weights in module.network.parameters())
+        if not broken and self._in_a_row < IN_A_ROW:
+            return
+        why = (
+            "the weights are not finite any more"
+            if broken
+            else f"the last {self._in_a_row} steps were skipped, for their loss or gradients were "
+            f"not finite (NaN or infinity)"
+        )
+        raise TrainingError(
+            f"stopped at step {trainer.global_step}: {why}. The checkpoints are sound. Go on with "
+            f"--ckpt_path last, or start anew, and {calmer(module.recipe)}; with trainer.precision="
+            f"16-mixed take bf16-mixed or 32-true; {INSPECT}."
+        )
+
+    # -- validation
+
+    def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._look_at_gradients(trainer, module)
+        self._restart()
+
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        outputs: Any,
+        batch: TextBatch,
+        batch_index: int,
+        dataloader_index: int = 0,
+    ) -> None:
+        self._translations.update(zip(batch.indices, outputs["translations"], strict=True))
+        if len(batch.pairs) > 1:  # one has no neighbour
+            parts = torch.stack([outputs[name] for name in ("loss", "other_loss", "tokens")])
+            self._losses = [a + b for a, b in zip(self._losses, parts.tolist(), strict=True)]
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        assert isinstance(module, TranslationModule)
+        if trainer.sanity_checking:
+            return
+        self.validations += 1
+        early = self.validations < 2 or trainer.global_step <= module.recipe.warmup_steps
+        parts = gathered((self._losses, self._translations))
+        losses = torch.tensor([part[0] for part in parts], dtype=torch.float64)
+        true, other, tokens = losses.sum(0).tolist()
+        if tokens:
+            module.log("val_source_gain", (other - true) / tokens)
+            self._tell(trainer, ignored_source(true / tokens, other / tokens, module.recipe), early)
+        translations = {index: text for _, texts in parts for index, text in texts.items()}
+        pairs = module.data.texts["validation"]
+        references = [pairs[index].tgt for index in translations]
+        self._tell(trainer, degenerate_output(list(translations.values()), references), early)
+
+    # -- telling
+
+    def _tell(self, trainer: pl.Trainer, symptom: Symptom | None, early: bool = False) -> None:
+        if symptom is None:
+            return
+        name = f"early {symptom.name}" if early else symptom.name
+        if symptom.grade > self.told.get(name, 0):
+            self.told[name] = symptom.grade
+            where = f"at step {trainer.global_step}"
+            head = f"note {where}, so early perhaps nothing" if early else f"warning {where}"
+            rank_zero_info(f"{head}: {symptom.says}")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"told": self.told, "validations": self.validations}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.told, self.validations = state_dict["told"], state_dict["validations"]

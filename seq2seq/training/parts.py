@@ -1,0 +1,100 @@
+"""Gradients of a batch in parts that fit into memory."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from seq2seq.data.batch import Batch
+from seq2seq.errors import ConfigError
+
+
+class Parts:
+    """Adds the gradients of a batch, one part after the other.
+
+    A part that runs out of memory leaves no gradient behind: it is cut in two and tried again, and
+    from then on all parts are cut to that size beforehand. What is learned from a batch stays the
+    same, but for rounding and the draws of dropout.
+    """
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        """Most positions of a part, its rows times its longer side; None while all have fitted."""
+
+    def learn(
+        self,
+        parts: Sequence[Batch],
+        parameters: Sequence[Parameter],
+        loss_of: Callable[[Batch], Tensor],
+        backward: Callable[[Tensor], None],
+    ) -> Tensor:
+        """Add the gradients of all parts to the parameters' -> the sum of their losses, detached.
+
+        `loss_of` is additive: the loss of a part is the sum of its rows'.
+        """
+        waiting, losses = list(reversed(parts)), []
+        while waiting:
+            part = waiting.pop()
+            if self.limit is not None and positions(part) > self.limit and len(part.src) > 1:
+                waiting += reversed(halves(part))
+                continue
+            before = [parameter.grad for parameter in parameters]
+            for parameter in parameters:
+                parameter.grad = None
+            loss = _attempt(part, loss_of, backward)
+            if loss is None:
+                for parameter, gradient in zip(parameters, before, strict=True):
+                    parameter.grad = gradient
+                self._shrink(part)
+                waiting.append(part)
+                continue
+            losses.append(loss)
+            for parameter, gradient in zip(parameters, before, strict=True):
+                if parameter.grad is None:
+                    parameter.grad = gradient
+                elif gradient is not None:
+                    parameter.grad += gradient
+        return torch.stack(losses).sum()
+
+    def _shrink(self, part: Batch) -> None:
+        if len(part.src) == 1:
+            raise ConfigError(
+                f"a sentence of {positions(part)} subwords alone does not fit into memory; lower "
+                f"data.max_length, or use a smaller model."
+            )
+        self.limit = max(positions(half) for half in halves(part))
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        warnings.warn(
+            f"out of memory with {positions(part)} positions; going on with parts of "
+            f"{self.limit}, whose gradients are added: the batches stay as they are. Lower "
+            f"data.batch_tokens for smaller ones.",
+            stacklevel=2,
+        )
+
+
+def positions(part: Batch) -> int:
+    """Rows times the longer side, padding counted: what `data.batch_tokens` bounds."""
+    return len(part.src) * max(part.src.shape[1], part.tgt_out.shape[1])
+
+
+def halves(part: Batch) -> tuple[Batch, Batch]:
+    """The first half of the rows, and the others."""
+    middle = (len(part.src) + 1) // 2
+    return Batch(*(x[:middle] for x in part)), Batch(*(x[middle:] for x in part))
+
+
+def _attempt(
+    part: Batch, loss_of: Callable[[Batch], Tensor], backward: Callable[[Tensor], None]
+) -> Tensor | None:
+    """The detached loss; None if memory did not suffice. Whatever was made is free afterwards."""
+    try:
+        loss = loss_of(part)
+        backward(loss)
+        return loss.detach()
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate" not in str(error):
+            raise
+        return None

@@ -1,0 +1,223 @@
+"""Faults that are planted in small runs are told; a run without one is left alone."""
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import planted_faults
+import pytest
+import torch
+from small_runs import Run, settings
+from test_run import metrics
+
+from seq2seq.config import SearchConfig
+from seq2seq.model_folder import load_model
+from seq2seq.training.module import OPTIMIZERS
+from seq2seq.translator import Translator
+
+
+def planted(fault: str, **arguments: object) -> str:
+    return json.dumps({"class_path": f"planted_faults.{fault}", "init_args": arguments})
+
+
+def with_faults(*faults: str, **changes: object) -> list[object]:
+    return settings(trainer__callbacks=f"[{', '.join(faults)}]", **changes)
+
+
+def warnings(log: str) -> list[str]:
+    return [line for line in log.splitlines() if "warning at step " in line]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level("INFO")
+    return caplog
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_that_is_told_of_infinity_changes_nothing(name: str) -> None:
+    """What the module relies on; torch promises it to its own gradient scaler alone."""
+    weights = torch.ones(5, requires_grad=True)
+    optimizer = OPTIMIZERS[name]([weights], lr=0.1, weight_decay=0.1, fused=True)
+    seen = []
+    for gradient, infinite in ((1.0, 0.0), (math.nan, 1.0), (math.inf, 1.0), (2.0, 0.0)):
+        weights.grad = torch.full_like(weights, gradient)
+        optimizer.found_inf = torch.tensor(infinite)
+        optimizer.step()
+        state = optimizer.state[weights].values()
+        seen.append([value.detach().clone() for value in (weights, *state)])
+    first, second, third, fourth = seen
+    assert len(first) == 4, "weights, both moments and the count of steps"
+    for one, other in ((first, second), (first, third)):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert not any(torch.equal(old, new) for old, new in zip(third, fourth, strict=True))
+
+
+def test_a_step_without_finite_gradients_changes_nothing_and_is_told(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    faults = planted("InfiniteGradients", since=2, until=4), planted("Snapshots")
+    assert run("fit", *with_faults(*faults, trainer__max_steps=6)) == 0
+    weights, states = zip(*planted_faults.Snapshots.taken, strict=True)
+    assert len(weights) == 6
+    for step, (before, after) in enumerate(pairwise(weights), start=1):
+        same = [torch.equal(before[name], after[name]) for name in before]
+        assert all(same) if step in (2, 3) else not any(same)
+    torch.testing.assert_close(states[3], states[1], rtol=0, atol=0)
+    told = [line for line in warnings(log.text) if "not finite" in line]
+    assert len(told) == 1
+    assert "warning at step 4: 2 steps were skipped" in told[0]
+
+
+def test_a_run_whose_steps_are_all_skipped_stops_and_keeps_its_checkpoints(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"trainer__max_steps": 60, "trainer__val_check_interval": 10}
+    fault = planted("InfiniteGradients", since=7)
+    assert run("fit", *with_faults(fault, **changes)) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert "stopped at step 28: the last 21 steps were skipped" in error
+    assert "training.lr=0.002" in error
+    last = torch.load(corpus / "run/checkpoints/step=20.ckpt", weights_only=True)
+    assert all(value.isfinite().all() for value in last["state_dict"].values())
+    assert run("fit", *settings(trainer__max_steps=21), "--ckpt_path", "last") == 0
+
+
+def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *with_faults(planted("BrokenWeights", step=5))) == 2
+    assert "stopped at step 6: the weights are not finite any more" in capsys.readouterr().err
+    assert {path.name for path in (corpus / "run/checkpoints").glob("step=*")} == {"step=4.ckpt"}
+    assert all(value.isfinite().all() for value in load_model("run").network.parameters())
+
+
+def test_a_rate_of_zero_and_a_copied_validation_set_are_told_before_the_first_step(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    for side in ("src", "tgt"):
+        lines = (corpus / f"train.{side}").read_text().splitlines(keepends=True)
+        (corpus / f"valid.{side}").write_text("".join(lines[100:120]))
+    assert run("fit", *settings(training__lr=0, trainer__max_steps=2)) == 0
+    first, second = warnings(log.text)[:2]
+    assert "step 0: training.lr=0, so no weight ever changes" in first
+    assert "step 0: 20 of 20 validation pairs, and 20 of their sources" in second
+    log.clear()
+    assert run("fit", *settings(), "--ckpt_path", "last") == 0
+    assert "validation pairs" not in log.text, "told when the run began"
+
+
+def test_a_decoder_that_ignores_its_source_and_repeats_itself_is_told_once_it_is_not_early(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    changes = {"model__output_bias": "true", "training__warmup_steps": 3, "training__lr": 1e-9}
+    steps = {"trainer__val_check_interval": 2, "trainer__max_steps": 6}
+    assert run("fit", *with_faults(planted("Parrot"), **changes, **steps)) == 0
+    for seen in ("the decoder hardly uses its source", "repeat themselves without end"):
+        told = [line.split(": ")[0] for line in log.text.splitlines() if seen in line]
+        assert [line[line.index("at step") :] for line in told] == [
+            "at step 2, so early perhaps nothing",
+            "at step 4",
+        ]
+    gains = [float(row["val_source_gain"]) for row in metrics(corpus / "run") if row["val_bleu"]]
+    assert gains == pytest.approx([0, 0, 0], abs=1e-3)
+
+
+def test_a_sound_run_gets_no_warning_and_shows_the_same_samples_after_each_validation(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    """Of 8 words, and other sentences in validation than in train."""
+    rng = random.Random(2)
+    lines = {tuple(rng.choices("abcdefgh", k=rng.randint(2, 5))): None for _ in range(1500)}
+    for name, part in (("valid", list(lines)[:40]), ("train", list(lines)[40:])):
+        for side, order in (("src", 1), ("tgt", -1)):
+            text = "".join(" ".join(line[::order]) + "\n" for line in part)
+            (corpus / f"{name}.{side}").write_text(text)
+    learning = {
+        "training__lr": 0.005,
+        "training__warmup_steps": 40,
+        "training__dropout__residual": 0,
+        "model__d_model": 64,
+        "model__ff_dim": 128,
+        "data__subwords__src_vocab_size": 30,
+        "data__subwords__tgt_vocab_size": 30,
+        "trainer__max_steps": 100,
+        "trainer__val_check_interval": 50,
+        "trainer__log_every_n_steps": 10,
+        "trainer__precision": "32-true",  # as in `translate`
+    }
+    assert run("fit", *settings(**learning)) == 0
+    assert warnings(log.text) == []
+    assert "perhaps nothing" not in log.text
+    gains = [float(row["val_source_gain"]) for row in metrics(corpus / "run") if row["val_bleu"]]
+    assert min(gains) > 0.1
+
+    text = (corpus / "run/samples.txt").read_text()
+    early, late = (block.splitlines() for block in text.split("step ")[1:])
+    assert (early[0][:9], late[0][:10]) == ("50, BLEU ", "100, BLEU ")
+    sources, references = (
+        (corpus / f"valid.{side}").read_text().splitlines() for side in ("src", "tgt")
+    )
+    chosen = [6, 20, 33]  # the middles of three thirds of 40
+    translated = Translator.load("run", SearchConfig(beam=2)).translate(sources)
+    assert late[1:] == [
+        line
+        for n in chosen
+        for line in (
+            f"  source       {sources[n]}",
+            f"  translation  {translated[n]}",
+            f"  reference    {references[n]}",
+        )
+    ]
+    assert early[1::3] == late[1::3]
+    assert "\n".join(late[1:]) in log.text
+    (events,) = (corpus / "run/logs/version_0").glob("events.*")
+    assert "\n".join(late[1:]).encode() in events.read_bytes()
+
+
+def test_gradients_are_clipped_and_measured_as_those_of_the_loss_where_fp16_scales_it(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By 65536; Lightning leaves it to the step of a fused optimizer to undo that."""
+    monkeypatch.setattr("seq2seq.apps.train.precision_for", lambda accelerator: None)
+    fp16 = {"precision": "16-mixed", "device": "cpu"}
+    plugin = {"class_path": "pytorch_lightning.plugins.MixedPrecision", "init_args": fp16}
+    plugins = {"trainer__plugins": json.dumps([plugin])}
+    assert run("fit", *settings(trainer__max_steps=2, **plugins)) == 0
+    norms = [float(row["grad_norm"]) for row in metrics(corpus / "run") if row["grad_norm"]]
+    assert norms == pytest.approx([2.0], rel=0.1)  # as in fp32
+
+
+def fit(*arguments: object) -> tuple[int, str]:
+    """In processes of its own: exit status, and what they said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "seq2seq", "fit", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.slow
+def test_two_processes_skip_tell_and_stop_together(corpus: Path) -> None:
+    two = {"trainer__devices": 2, "trainer__strategy": "ddp"}
+    skips = with_faults(planted("InfiniteGradients", since=2, until=4, rank=1), **two)
+    status, said = fit(*skips)
+    assert status == 0, said
+    assert said.count("2 steps were skipped") == 1
+    text = (corpus / "run/samples.txt").read_text()
+    assert text.count("  translation  ") == 6, "of three sentences, translated on two processes"
+
+    fault = planted("InfiniteGradients", since=2, rank=1)
+    long = {"trainer__max_steps": 60, "trainer__val_check_interval": 60}
+    status, said = fit(*with_faults(fault, run="hopeless", **two, **long))
+    assert status == 2, said
+    assert "stopped at step 22: the last 20 steps were skipped" in said

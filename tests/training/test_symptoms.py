@@ -1,0 +1,126 @@
+"""Each symptom is seen where it is, and not where things are as they should be."""
+
+import math
+import re
+from collections.abc import Callable
+
+import pytest
+
+from seq2seq.data.glance import Glance
+from seq2seq.training.recipe import Recipe
+from seq2seq.training.symptoms import (
+    Symptom,
+    degenerate_output,
+    exploding_gradients,
+    ignored_source,
+    no_learning_rate,
+    overlapping_validation,
+    repeats,
+    skipped_steps,
+)
+
+RECIPE = Recipe(lr=0.003, warmup_steps=200)
+REFERENCES = [f"Sentence {number} says something, and it is its own." for number in range(20)]
+
+
+def said(symptom: Symptom | None) -> str:
+    assert symptom is not None
+    return symptom.says
+
+
+def test_a_rate_of_zero_and_a_warm_up_longer_than_the_run_are_seen() -> None:
+    assert "training.lr=0, " in said(no_learning_rate(Recipe(lr=0), 100))
+    assert "200 is more than the 50 steps" in said(no_learning_rate(RECIPE, 50))
+    assert "ends at 25% of training.lr=0.003" in said(no_learning_rate(RECIPE, 50))
+    for steps in (200, 201, math.inf):
+        assert no_learning_rate(RECIPE, steps) is None
+
+
+def test_skipped_steps_are_told_again_when_they_have_doubled() -> None:
+    assert skipped_steps(0, RECIPE) is None
+    assert "1 step was skipped" in said(skipped_steps(1, RECIPE))
+    told = [skipped_steps(number, RECIPE) for number in range(1, 33)]
+    grades = [each.grade for each in told if each is not None]
+    news = [number for number in range(2, 33) if grades[number - 1] > grades[number - 2]]
+    assert news == [2, 4, 8, 16, 32]
+
+
+def test_gradients_explode_against_the_median_and_not_where_all_norms_are_small() -> None:
+    usual = [0.5, 0.9, 30.0]
+    told = exploding_gradients(19.0, usual, RECIPE, 1.0)
+    assert "up to 19, where the median of this run is 0.9" in said(told)
+    assert "trainer.gradient_clip_val=1.0 cuts it off" in said(told)
+    assert "nothing cuts it off" in said(exploding_gradients(19.0, usual, RECIPE, None))
+    assert exploding_gradients(17.0, usual, RECIPE, 1.0) is None
+    assert exploding_gradients(9.0, [0.001] * 3, RECIPE, 1.0) is None
+    assert exploding_gradients(1e9, usual[:2], RECIPE, 1.0) is None, "nothing is usual yet"
+    worse = exploding_gradients(1900.0, usual, RECIPE, 1.0)
+    assert told is not None
+    assert worse is not None
+    assert worse.grade == told.grade + 2
+
+
+def test_a_decoder_that_loses_nothing_with_other_sources_ignores_its_source() -> None:
+    told = said(ignored_source(math.log(12), math.log(12.5), RECIPE))
+    assert "12.00 with the true sources and 12.50 with those of other" in told
+    assert ignored_source(2.0, 3.0, RECIPE) is None
+    assert ignored_source(math.nan, math.nan, RECIPE) is None
+    assert ignored_source(1e9, 1e9, RECIPE) is not None
+
+
+@pytest.mark.parametrize(
+    ("translate", "seen"),
+    [
+        (lambda number, text: text, ""),
+        (lambda number, text: " " if number > 0 else text, "95% of .* are empty"),
+        (lambda number, text: " " if number > 18 else text, ""),
+        (lambda number, text: "A man." if number > 8 else text, "11 of 20 .* same .* 'A man.'"),
+        (lambda number, text: "A man." if number > 9 else text, ""),
+        (lambda number, text: "so " * (20 + number) if number > 16 else text, "15% .* repeat"),
+        (lambda number, text: "so " * (20 + number) if number > 17 else text, ""),
+        (lambda number, text: text * 3, "3.0 times as long"),
+        (lambda number, text: text[:20], "0.4 times as long"),
+    ],
+    ids=["sound", "empty", "one empty", "one for all", "one for half", *"1234"],
+)
+def test_output_is_degenerate_where_its_references_are_not(
+    translate: Callable[[int, str], str], seen: str
+) -> None:
+    translations = [translate(number, text) for number, text in enumerate(REFERENCES)]
+    symptom = degenerate_output(translations, REFERENCES)
+    assert bool(symptom) == bool(seen)
+    assert re.search(seen, said(symptom) if symptom else "")
+    assert degenerate_output(translations, translations) is None
+    assert degenerate_output([], []) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "endless"),
+    [
+        ("the end of the of the of the of the of the of the", True),
+        ("ba ba ba ba ba ba.", True),
+        ("哈哈哈哈哈哈哈哈哈哈哈哈哈", True),
+        ("........", False),
+        ("no no no no", False),
+        ("so it was, so it was, so it was, so it was, so it was, said he", False),
+        ("a", False),
+        ("", False),
+    ],
+)
+def test_repetition_is_endless_when_the_text_ends_in_it_five_times(
+    text: str, endless: bool
+) -> None:
+    assert repeats(text) == endless
+
+
+def test_overlap_is_told_where_scores_suffer_from_it() -> None:
+    told = said(overlapping_validation(Glance(pairs=30, sources=40, looked_at=900, of=900), 1000))
+    assert "30 of 1000 validation pairs, and 40 of their sources" in told
+    assert "as far as 900 of 900 training pairs tell" in told
+    for fine in (
+        Glance(pairs=10, sources=250, looked_at=900, of=900),
+        Glance(pairs=2, sources=2, looked_at=100, of=90_000),  # too few to guess from
+    ):
+        assert overlapping_validation(fine, 1000) is None
+    few = Glance(pairs=3, sources=3, looked_at=100, of=90_000)
+    assert overlapping_validation(few, 1000) is not None, "three of a small part"
