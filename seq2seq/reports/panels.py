@@ -36,6 +36,7 @@ KINDS = {
     "loss": Kind("Training loss", "nats per target token", smooth=True),
     "val_bleu": Kind("Validation BLEU", "BLEU"),
     "val_ppl": Kind("Validation perplexity", "perplexity per target token", log=True),
+    "val_source_gain": Kind("Loss with the sources of others, minus loss", "nats per target token"),
     "lr": Kind("Learning rate", "learning rate"),
     "grad_norm": Kind("Gradient norm", "norm before clipping", log=True, smooth=True),
     "tokens_per_second": Kind("Speed", "target tokens per second", smooth=True),
