@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, AttentionForm, SearchConfig
-from seq2seq.data.batch import pad
+from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.search import Hypothesis, Search
@@ -44,6 +44,19 @@ class Translation(NamedTuple):
     text: str
     score: float
     """Log-probability over the length penalty."""
+
+
+class AttentionMap(NamedTuple):
+    """Where the decoder looked while it said a translation."""
+
+    translation: str
+    src: list[str]
+    """S subwords, the end token last."""
+    tgt: list[str]
+    """T subwords, the end token last."""
+    weights: Tensor
+    """(L, H, T, S) in fp32, of each layer and head: when it chose tgt[t], how much it looked at
+    src[s]; sums to 1 over s."""
 
 
 NOTHING = Hypothesis([], -math.inf)
@@ -99,6 +112,24 @@ class NativeEngine:
             stepper = ModelStepper(self.network, tokens.to(device), src_lens.to(device))
             search = SEARCHES["greedy" if config.beam == 1 else "beam"]
             return search(stepper, limits.to(device), self.network.start_id, config)
+
+    def cross_attention(
+        self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]
+    ) -> list[Tensor]:
+        """One batch of sentences and their translations, ids without special tokens -> of each
+        pair the weights (L, H, T, S), end tokens counted."""
+        network = self.network
+        batch = make_batch(src, tgt, network.start_id)
+        batch = Batch(*(tensor.to(network.output.weight.device) for tensor in batch))
+        found: list[Tensor] = []
+        with torch.inference_mode():
+            memory = network.encode(batch.src, batch.src_lens)
+            network.decode(batch.tgt_in, network.start(memory, batch.src_lens), found)
+            if not found:
+                raise ConfigError("model.decoder_layers=0: this model looks at no source.")
+            weights = torch.stack(found, dim=1).cpu()  # (B, L, H, T, S)
+        lens = zip(weights, batch.tgt_lens.tolist(), batch.src_lens.tolist(), strict=True)
+        return [each[:, :, :t, :s] for each, t, s in lens]
 
 
 class Translator:
@@ -157,19 +188,45 @@ class Translator:
         `progress` is called with the number of sentences that have just been finished.
         """
         encoded = self.src_subwords.encode_all(sentences)
-        self._check_lengths(encoded)
+        self._check_lengths(encoded, "sentence")
         results = [[Translation("", 0.0)] for _ in sentences]
         tell = progress or (lambda _: None)
         tell(sum(not ids for ids in encoded))
-        for batch in self._batches(encoded):
-            found = self.engine.search([encoded[index] for index in batch], self.config)
-            for index, hypotheses in zip(batch, found, strict=True):
-                results[index] = [
-                    Translation(self.tgt_subwords.decode(each.tokens), each.score)
-                    for each in hypotheses or [NOTHING]
-                ]
-            tell(len(batch))
+        for index, hypotheses in self._search(encoded):
+            results[index] = [
+                Translation(self.tgt_subwords.decode(each.tokens), each.score)
+                for each in hypotheses
+            ]
+            tell(1)
         return results
+
+    def attention(
+        self, sentences: Sequence[str], translations: Sequence[str] | None = None
+    ) -> list[AttentionMap]:
+        """Where the model looks while it says these translations, or else its own best ones."""
+        assert isinstance(self.engine, NativeEngine), "another engine keeps its weights to itself"
+        src = self.src_subwords.encode_all(sentences)
+        self._check_lengths(src, "sentence")
+        if translations is None:
+            tgt: list[list[int]] = [[] for _ in src]
+            for index, hypotheses in self._search(src):
+                tgt[index] = hypotheses[0].tokens
+        else:
+            tgt = self.tgt_subwords.encode_all(translations)
+            self._check_lengths(tgt, "translation")
+        weights: dict[int, Tensor] = {}
+        for batch in self._batches([[*ids, EOS_ID] for ids in src]):  # blank ones, too
+            told = self.engine.cross_attention([src[i] for i in batch], [tgt[i] for i in batch])
+            weights.update(zip(batch, told, strict=True))
+        return [
+            AttentionMap(
+                self.tgt_subwords.decode(tgt[index]),
+                self.src_subwords.pieces([*src[index], EOS_ID]),
+                self.tgt_subwords.pieces([*tgt[index], EOS_ID]),
+                weights[index],
+            )
+            for index in range(len(src))
+        ]
 
     def with_config(self, config: SearchConfig) -> "Translator":
         """The same model, searched in another way."""
@@ -177,14 +234,23 @@ class Translator:
             self.engine, self.src_subwords, self.tgt_subwords, config, self.batch_tokens
         )
 
-    def _check_lengths(self, encoded: Sequence[Sequence[int]]) -> None:
+    def _check_lengths(self, encoded: Sequence[Sequence[int]], what: str) -> None:
         longest = self.engine.max_length
         for number, ids in enumerate(encoded, start=1):
             if longest is not None and len(ids) + 1 > longest:
                 raise SentenceError(
-                    f"sentence {number} has {len(ids) + 1} subwords, the end token counted, but "
+                    f"{what} {number} has {len(ids) + 1} subwords, the end token counted, but "
                     f"this model's positions end at {longest}; split the sentence."
                 )
+
+    def _search(
+        self, encoded: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
+        """The index of each sentence with text and what was found for it, at least NOTHING."""
+        for batch in self._batches(encoded):
+            found = self.engine.search([encoded[index] for index in batch], self.config)
+            for index, hypotheses in zip(batch, found, strict=True):
+                yield index, hypotheses or [NOTHING]
 
     def _batches(self, encoded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Indices of sentences with text, longest first, padded source tokens within budget."""

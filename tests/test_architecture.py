@@ -56,6 +56,7 @@ LIBRARIES = {
     "lxml":              "data.formats",
     "polib":             "data.formats",
     "datasets":          "data.huggingface",
+    "matplotlib":        "reports",
 }  # fmt: skip
 
 

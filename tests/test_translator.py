@@ -335,3 +335,54 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path, device: str) -> Non
 def test_a_place_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError, match=f"{tmp_path}/none does not exist"):
         Translator.load(tmp_path / "none")
+
+
+def maps_of_one(network: Transformer, src: Sequence[int], tgt: Sequence[int]) -> Tensor:
+    """(L, H, T, S), of the sentence alone."""
+    source, said = torch.tensor([[*src, EOS_ID]]), torch.tensor([[network.start_id, *tgt]])
+    lens, found = torch.tensor([len(src) + 1]), list[Tensor]()
+    with torch.no_grad():
+        network.decode(said, network.start(network.encode(source, lens), lens), found)
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("settings", [{}, {"start_token": "pad", "norm": "post"}], ids=str)
+@pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
+def test_attention_is_that_of_each_sentence_alone_saying_its_best_translation(
+    settings: dict[str, Any], batch_tokens: int
+) -> None:
+    engine = NativeEngine(random_network(6, **settings))
+    translator = Translator(engine, subwords(), subwords(), searching(3), batch_tokens)
+    found = translator.attention(LINES)
+    assert [each.translation for each in found] == translator.translate(LINES)
+    for line, each in zip(LINES, found, strict=True):
+        ids = subwords().encode(line)
+        ((best, *_),) = engine.search([ids], searching(3)) if ids else [[Hypothesis([], 0.0)]]
+        assert each.src == [*subwords().pieces(ids), "</s>"]
+        assert each.tgt == [*subwords().pieces(best.tokens), "</s>"]
+        expected = maps_of_one(engine.network, ids, best.tokens)
+        torch.testing.assert_close(each.weights, expected, atol=1e-5, rtol=1e-4)
+        assert each.weights.shape == (2, 2, len(each.tgt), len(each.src))
+
+
+def test_attention_goes_along_with_given_translations() -> None:
+    translator = random_translator()
+    said = [*TEXTS[20:29], ""]
+    found = translator.attention(LINES[:10], said)
+    assert [each.translation for each in found] == [subwords().normalized(text) for text in said]
+    for line, text, each in zip(LINES[:10], said, found, strict=True):
+        src, tgt = subwords().encode(line), subwords().encode(text)
+        assert each.tgt == [*subwords().pieces(tgt), "</s>"]
+        expected = maps_of_one(random_network(), src, tgt)
+        torch.testing.assert_close(each.weights, expected, atol=1e-5, rtol=1e-4)
+    assert translator.attention([]) == []
+
+
+def test_attention_that_cannot_be_had_is_an_error_that_says_why() -> None:
+    learned = random_network(4, positions="learned", max_positions=9)
+    translator = Translator(NativeEngine(learned), subwords(), subwords(), SearchConfig(beam=1))
+    with pytest.raises(SentenceError, match=r"^translation 2 has 1\d subwords.* end at 9;"):
+        translator.attention(["kare", "kare"], ["kare", "karela " * 9])
+    shallow = NativeEngine(random_network(decoder_layers=0))
+    with pytest.raises(ConfigError, match=r"model\.decoder_layers=0"):
+        Translator(shallow, subwords(), subwords()).attention(["kare"], ["tosu"])

@@ -20,6 +20,7 @@ from seq2seq.data.corpus import CorpusFiles, Pair
 from seq2seq.data.findings import CorpusReport, Finding, SideReport
 from seq2seq.data.inspection import Plan, inspect
 from seq2seq.errors import ConfigError
+from seq2seq.reports.files import write
 from seq2seq.reports.inspection import html_page
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ def run(args: argparse.Namespace) -> int:
             print(*_lines(report), sep="\n", end="\n\n")
         print(verdict)
     if args.json not in (None, "-"):
-        _write("--json", Path(args.json), f"{serialized}\n")
+        write("--json", Path(args.json), f"{serialized}\n")
     if args.html is not None:
-        _write("--html", args.html, html_page(content, verdict))
+        write("--html", args.html, html_page(content, verdict))
     return 1 if spoilt else 0
 
 
@@ -137,13 +138,6 @@ def _subwords(model: str | None) -> "tuple[Subwords, Subwords] | None":
     from seq2seq.model_folder import find_model, load_subwords  # brings torch
 
     return load_subwords(find_model(model))
-
-
-def _write(flag: str, path: Path, content: str) -> None:
-    try:
-        path.write_text(content, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from None
 
 
 def _lines(report: CorpusReport) -> Iterator[str]:

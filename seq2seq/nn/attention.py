@@ -144,7 +144,11 @@ class MultiHeadAttention(nn.Module):
         """Where each query looks, without dropout: -> (B, H, Q, K) in fp32.
 
         Rows sum to 1, or are zeros where nothing may be seen."""
-        queries, keys = self.split_heads(self.query(query)), self.split_heads(self.key(key))
+        return self.look(query, self.split_heads(self.key(key)), valid_lens)
+
+    def look(self, query: Tensor, keys: Tensor, valid_lens: Tensor) -> Tensor:
+        """The weights of `attend`: query (B, Q, D), projected keys (B, H, K, E)."""
+        queries = self.split_heads(self.query(query))  # (B, H, Q, E)
         heads = queries.shape[1]
         queries, keys = queries.flatten(0, 1), keys.flatten(0, 1)  # (B * H, ., E)
         lens = repeat_per_head(valid_lens, heads)

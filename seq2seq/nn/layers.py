@@ -102,7 +102,8 @@ class DecoderLayer(nn.Module):
 
     forward: x (R, T, D), cache, positions (R, T), used, memory_lens (B,) -> (R, T, D)
     Query t of a row sees its row's positions 0 .. positions[t]: that is the causal mask, in
-    training, evaluation and step-by-step decoding alike.
+    training, evaluation and step-by-step decoding alike. A list `cross_weights` gets the
+    cross-attention's weights (B, H, W * T, S).
     """
 
     def __init__(self, config: ModelConfig, rates: Dropout, form: AttentionForm) -> None:
@@ -115,7 +116,13 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config, rates.residual)
 
     def forward(
-        self, x: Tensor, cache: LayerState, positions: Tensor, used: int, memory_lens: Tensor
+        self,
+        x: Tensor,
+        cache: LayerState,
+        positions: Tensor,
+        used: int,
+        memory_lens: Tensor,
+        cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
         def look_back(y: Tensor) -> Tensor:
             keys, values = self.self_attention.keys_and_values(y, y)  # (R, H, T, E)
@@ -124,6 +131,10 @@ class DecoderLayer(nn.Module):
 
         def look_at_source(y: Tensor) -> Tensor:
             queries = y.reshape(len(memory_lens), -1, y.shape[-1])  # (B, W * T, D)
+            if cross_weights is not None:
+                cross_weights.append(
+                    self.cross_attention.look(queries, cache.memory_keys, memory_lens)
+                )
             mixed = self.cross_attention.attend(
                 queries, cache.memory_keys, cache.memory_values, memory_lens
             )

@@ -102,15 +102,20 @@ class Transformer(nn.Module):
         lengths = src_lens.new_zeros(len(memory) * width)
         return DecoderState(layers, src_lens, lengths, width)
 
-    def decode(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """tokens (R, T), the next T of every row -> hidden (R, T, D) and the state after them."""
+    def decode(
+        self, tokens: Tensor, state: DecoderState, cross_weights: list[Tensor] | None = None
+    ) -> tuple[Tensor, DecoderState]:
+        """tokens (R, T), the next T of every row -> hidden (R, T, D) and the state after them.
+
+        A list `cross_weights` gets what each layer looked at in the source: (B, H, W * T, S).
+        """
         steps = tokens.shape[1]
         after = state.advance(steps)
         positions = state.lengths[:, None] + torch.arange(steps, device=tokens.device)  # (R, T)
         x = self.tgt_embedding(tokens) + self.tgt_positions(positions, after.used)  # (R, T, D)
         x = dropout(x, self.rate if self.training else 0.0)
         for layer, cache in zip(self.decoder, state.layers, strict=True):
-            x = layer(x, cache, positions, after.used, state.memory_lens)
+            x = layer(x, cache, positions, after.used, state.memory_lens, cross_weights)
         return self.decoder_norm(x), after
 
     def project(self, hidden: Tensor) -> Tensor:

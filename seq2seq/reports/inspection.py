@@ -1,18 +1,19 @@
-"""One page of HTML about inspected corpora: self-contained, opens without a network."""
+"""One page of HTML about inspected corpora."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from seq2seq.reports.page import page
+
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0 }
 th, td { padding: .2rem .7rem; text-align: left; vertical-align: top }
-td { border-bottom: 1px solid #ccc }
+td { border-bottom: 1px solid var(--line) }
 td.number { text-align: right; font-variant-numeric: tabular-nums }
-td.example { color: #555; overflow-wrap: anywhere }
+td.example { color: var(--faint); overflow-wrap: anywhere }
+.spoils, .warns, .note { color: black }
 .spoils { background: #f7c6c5 } .warns { background: #fbe8b0 } .note { background: #e4e9ee }
-svg { height: 6rem; width: 24rem; border-bottom: 1px solid #888 } rect { fill: #5b7f9f }
+svg { height: 6rem; width: 24rem; border-bottom: 1px solid #888 } rect { fill: rgb(var(--ink)) }
 figure { display: inline-block; margin: 0 2rem 1rem 0 }
 """
 
@@ -20,20 +21,7 @@ figure { display: inline-block; margin: 0 2rem 1rem 0 }
 def html_page(corpora: Sequence[Mapping[str, Any]], verdict: str) -> str:
     """`corpora` holds `CorpusReport`s as dictionaries; text of the corpora is escaped."""
     sections = "\n".join(map(_section, corpora))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8" />
-<title>Inspection</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>Inspection</h1>
-<p>{escape(verdict)}</p>
-{sections}
-</body>
-</html>
-"""
+    return page("Inspection", f"<p>{escape(verdict)}</p>\n{sections}", STYLE)
 
 
 def _section(corpus: Mapping[str, Any]) -> str:
