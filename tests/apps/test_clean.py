@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from toy_corpora import Pairs, latin, write
 
 from seq2seq.cli import main
@@ -94,6 +94,7 @@ def test_a_rule_chosen_alone_rejects_its_pair_alone(folder: Path, name: str) -> 
     assert [rule for rule, *_ in rejected()] in ([], ["ratio"])
 
 
+@settings(deadline=None)
 @given(data=st.data())
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -13,8 +13,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from hypothesis import settings, strategies as st
 
 from seq2seq.data import formats
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
@@ -155,6 +155,7 @@ XML_TEXT = st.text(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(TEXT, TEXT)))
 def test_jsonl_survives_any_text(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
@@ -166,6 +167,7 @@ def test_jsonl_survives_any_text(
         assert list(read_jsonl(str(path), Sides())) == pairs
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(TSV_TEXT, TSV_TEXT)))
 def test_tsv_survives_any_text_without_tab_and_line_end(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
@@ -175,6 +177,7 @@ def test_tsv_survives_any_text_without_tab_and_line_end(
     assert list(read_tsv(str(path), Sides())) == pairs
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(XML_TEXT, XML_TEXT)))
 def test_tmx_survives_any_text_of_xml(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from hypothesis import settings, strategies as st
 
 from seq2seq.reports.curves_page import BOTTOM, LEFT, RIGHT, TOP, html_page
 from seq2seq.reports.panels import COLOURS, DASHES, KINDS, Axis, Panel, panels, smoothed, stroke
@@ -67,6 +67,7 @@ def test_smoothing_takes_the_mean_of_finite_neighbours() -> None:
     assert smoothed({}) == {}
 
 
+@settings(deadline=None)
 @given(
     low=st.floats(1e-8, 1e8),
     span=st.floats(1e-3, 1e12),
