@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import settings, strategies as st
+from hypothesis import strategies as st
 from toy_corpora import Pairs, latin, write
 
 from seq2seq.cli import main

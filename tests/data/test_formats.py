@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 import pytest
 import zstandard
 from hypothesis import given, settings
-from hypothesis import settings, strategies as st
+from hypothesis import strategies as st
 
 from seq2seq.data import formats
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import settings, strategies as st
+from hypothesis import strategies as st
 
 from seq2seq.reports.curves_page import BOTTOM, LEFT, RIGHT, TOP, html_page
 from seq2seq.reports.panels import COLOURS, DASHES, KINDS, Axis, Panel, panels, smoothed, stroke
