@@ -65,6 +65,8 @@ class Samples(Callback):
                 ("reference", pairs[index].tgt),
             )
         ]
+        if not rows:
+            return  # trainer.limit_val_batches left them out
         rank_zero_info("\n".join(f"  {name:12} {shortened(text)}" for name, text in rows))
         whole = "".join(f"  {name:12} {clean(text)}\n" for name, text in rows)
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -85,10 +85,11 @@ def ignored_source(true: float, other: float, recipe: Recipe) -> Symptom | None:
     """
     if not other - true < 0.05:
         return None
+    perplexity, others = (math.exp(min(loss, 99)) for loss in (true, other))
     says = (
-        f"the decoder hardly uses its source: perplexity is {math.exp(min(true, 99)):.2f} with the "
-        f"true sources and {math.exp(min(other, 99)):.2f} with those of other sentences. Do lines "
-        f"of one number translate each other ({INSPECT})? If so, train longer, or {calmer(recipe)}."
+        f"the decoder hardly uses its source: perplexity is {perplexity:.4g} with the true sources "
+        f"and {others:.4g} with those of other sentences. Do lines of one number translate each "
+        f"other ({INSPECT})? If so, train longer, or {calmer(recipe)}."
     )
     return Symptom("ignored-source", 1, says)
 
@@ -146,7 +147,7 @@ def degenerate_output(translations: Sequence[str], references: Sequence[str]) ->
 def repeats(text: str) -> bool:
     """Whether it ends in a piece of at most 40 characters again and again: "of the of the of the".
 
-    Five times at least, and over 12 characters; one character behind the last does not matter.
+    Five times, and 12 characters, at least; one character behind the last does not matter.
     """
     for period in range(1, 41):
         times = max(5, -(-12 // period))
@@ -169,8 +170,7 @@ def overlapping_validation(found: Glance, validation: int) -> Symptom | None:
     says = (
         f"{found.pairs} of {validation} validation pairs, and {found.sources} of their sources, "
         f"are in data.train as well, as far as {found.looked_at} of {found.of} training pairs "
-        f"tell. "
-        f"Validation BLEU is too good then, and chooses a model that knows answers by heart: "
+        f"tell. Validation BLEU is too good then, and chooses a model that knows answers by heart: "
         f"{INSPECT}, and take them out of data.train with `seq2seq clean --against`."
     )
     return Symptom("overlapping-validation", 1, says)

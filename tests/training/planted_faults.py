@@ -1,5 +1,6 @@
 """What can go wrong in a training, as callbacks for `trainer.callbacks`."""
 
+import math
 from typing import Any
 
 import pytorch_lightning as pl
@@ -9,19 +10,22 @@ from torch import Tensor
 from seq2seq.training.module import TranslationModule
 
 
-class InfiniteGradients(pl.Callback):
-    """One process's gradients, before the processes share them, from a step until before another;
-    steps are counted from 0."""
+class WildGradients(pl.Callback):
+    """One process's gradients times a factor, before the processes share them, from a step until
+    before another; steps are counted from 0."""
 
-    def __init__(self, since: int, until: int = 10**9, rank: int = 0) -> None:
-        self.since, self.until, self.rank = since, until, rank
+    def __init__(
+        self, since: int, until: int = 10**9, factor: float = math.inf, rank: int = 0
+    ) -> None:
+        self.since, self.until, self.factor, self.rank = since, until, factor, rank
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         def spoil(gradient: Tensor) -> Tensor:
-            there = self.since <= trainer.global_step < self.until
-            return gradient * torch.inf if there and trainer.global_rank == self.rank else gradient
+            now = self.since <= trainer.global_step < self.until
+            return gradient * self.factor if now and trainer.global_rank == self.rank else gradient
 
-        next(module.parameters()).register_hook(spoil)
+        for weights in module.parameters():
+            weights.register_hook(spoil)
 
 
 class BrokenWeights(pl.Callback):

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -61,7 +62,7 @@ def test_an_optimizer_that_is_told_of_infinity_changes_nothing(name: str) -> Non
 def test_a_step_without_finite_gradients_changes_nothing_and_is_told(
     corpus: Path, run: Run, log: pytest.LogCaptureFixture
 ) -> None:
-    faults = planted("InfiniteGradients", since=2, until=4), planted("Snapshots")
+    faults = planted("WildGradients", since=2, until=4), planted("Snapshots")
     assert run("fit", *with_faults(*faults, trainer__max_steps=6)) == 0
     weights, states = zip(*planted_faults.Snapshots.taken, strict=True)
     assert len(weights) == 6
@@ -78,7 +79,7 @@ def test_a_run_whose_steps_are_all_skipped_stops_and_keeps_its_checkpoints(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changes = {"trainer__max_steps": 60, "trainer__val_check_interval": 10}
-    fault = planted("InfiniteGradients", since=7)
+    fault = planted("WildGradients", since=7)
     assert run("fit", *with_faults(fault, **changes)) == 2
     (error,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
     assert "stopped at step 28: the last 21 steps were skipped" in error
@@ -95,6 +96,18 @@ def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
     assert "stopped at step 6: the weights are not finite any more" in capsys.readouterr().err
     assert {path.name for path in (corpus / "run/checkpoints").glob("step=*")} == {"step=4.ckpt"}
     assert all(value.isfinite().all() for value in load_model("run").network.parameters())
+
+
+def test_one_wild_gradient_is_told_with_what_is_usual(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    fault = planted("WildGradients", since=6, until=7, factor=1e6)
+    assert run("fit", *with_faults(fault, trainer__max_steps=10)) == 0
+    (told,) = [line for line in warnings(log.text) if "gradient norm" in line]
+    found = re.search(r"step 8: .* up to (\S+), where the median of this run is (\S+);", told)
+    assert found is not None
+    assert 1e5 < float(found[1]) < 1e7
+    assert 0.5 < float(found[2]) < 5
 
 
 def test_a_rate_of_zero_and_a_copied_validation_set_are_told_before_the_first_step(
@@ -209,14 +222,14 @@ def fit(*arguments: object) -> tuple[int, str]:
 @pytest.mark.slow
 def test_two_processes_skip_tell_and_stop_together(corpus: Path) -> None:
     two = {"trainer__devices": 2, "trainer__strategy": "ddp"}
-    skips = with_faults(planted("InfiniteGradients", since=2, until=4, rank=1), **two)
+    skips = with_faults(planted("WildGradients", since=2, until=4, rank=1), **two)
     status, said = fit(*skips)
     assert status == 0, said
     assert said.count("2 steps were skipped") == 1
     text = (corpus / "run/samples.txt").read_text()
     assert text.count("  translation  ") == 6, "of three sentences, translated on two processes"
 
-    fault = planted("InfiniteGradients", since=2, rank=1)
+    fault = planted("WildGradients", since=2, rank=1)
     long = {"trainer__max_steps": 60, "trainer__val_check_interval": 60}
     status, said = fit(*with_faults(fault, run="hopeless", **two, **long))
     assert status == 2, said
