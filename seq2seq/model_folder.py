@@ -36,6 +36,11 @@ class SavedModel:
     """Language code, or "" where none was given."""
     tgt_lang: str = ""
 
+    @property
+    def fingerprints(self) -> list[str]:
+        """Of the source and the target subwords."""
+        return [self.src_subwords.fingerprint, self.tgt_subwords.fingerprint]
+
 
 def find_model(path: str | Path) -> Path:
     """The model folder at `path`, which may also be a run folder that has one in model/."""
@@ -99,6 +104,12 @@ def load_model(
 def load_subwords(folder: Path) -> tuple[Subwords, Subwords]:
     """Source and target subwords of a model folder."""
     return Subwords.load(folder / SRC_SUBWORDS), Subwords.load(folder / TGT_SUBWORDS)
+
+
+def load_languages(folder: Path) -> tuple[str, str]:
+    """Codes of the source and the target language of a model folder, "" where none was given."""
+    description = _read_description(folder / CONFIG)
+    return description["src_lang"], description["tgt_lang"]
 
 
 def _read_description(path: Path) -> dict[str, Any]:

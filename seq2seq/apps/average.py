@@ -1,7 +1,7 @@
-"""Average the weights of a run's last checkpoints into a model folder.
+"""Average the weights of checkpoints into a model folder.
 
-The mean of the last few checkpoints is often a little better than any one of them (Vaswani et al.
-2017, section 6.1).
+The mean of a few checkpoints is often a little better than any one of them (Junczys-Dowmunt et al.
+2016; Vaswani et al. 2017, section 6.1). A fit does the same at its end, and keeps what is best.
 """
 
 import argparse
@@ -13,8 +13,19 @@ from seq2seq.errors import ConfigError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument("run", metavar="RUN", type=Path, help="a run folder")
-    parser.add_argument(
-        "--last", metavar="K", type=int, default=5, help="number of checkpoints (default: 5)"
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--last", metavar="K", type=int, default=5, help="the last K checkpoints (default: 5)"
+    )
+    which.add_argument(
+        "--best", metavar="K", type=int, help="the K checkpoints with the best validation BLEU"
+    )
+    which.add_argument(
+        "--checkpoints",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        help="these checkpoints, of this run or of others with its architecture and subwords",
     )
     parser.add_argument(
         "--output", metavar="MODEL", type=Path, help="model folder (default: RUN/model-averaged)"
@@ -23,20 +34,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the averaged model folder."""
-    from seq2seq.config import at_least
     from seq2seq.model_folder import find_model, load_model, save_model
-    from seq2seq.training.checkpoints import average, last_checkpoints
+    from seq2seq.training.checkpoints import average
 
-    at_least("last", args.last, 1)
-    checkpoints = last_checkpoints(args.run)
-    if len(checkpoints) < args.last:
-        raise ConfigError(
-            f"--last {args.last}: {args.run / 'checkpoints'} holds {len(checkpoints)} checkpoints; "
-            f"ask for fewer, or train with a larger training.keep_last."
-        )
-    chosen = checkpoints[-args.last :]
     model = load_model(find_model(args.run))
-    average(model.network, chosen)
+    chosen = args.checkpoints or _kept_by(args)
+    average(model, chosen)
     output = args.output or args.run / "model-averaged"
     save_model(model, output)
     print(f"{output}: mean of {', '.join(path.name for path in chosen)}")
+
+
+def _kept_by(args: argparse.Namespace) -> list[Path]:
+    """The last or the best checkpoints of the run."""
+    from seq2seq.config import at_least
+    from seq2seq.training.checkpoints import best_checkpoints, last_checkpoints
+
+    which, find = ("last", last_checkpoints) if args.best is None else ("best", best_checkpoints)
+    count, kept = getattr(args, which), find(args.run)
+    at_least(f"--{which}", count, 1)
+    if len(kept) < count:
+        raise ConfigError(
+            f"--{which} {count}: {args.run / 'checkpoints'} holds {len(kept)} such checkpoints; "
+            f"ask for fewer, or train with a larger training.keep_{which}."
+        )
+    return kept[-count:]

@@ -22,7 +22,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import find_model
+from seq2seq.model_folder import find_model, load_languages
 from seq2seq.training.callbacks import BestModelFolder, CleanStop, ProgressBar
 from seq2seq.training.checkpoints import (
     BEST,
@@ -32,7 +32,9 @@ from seq2seq.training.checkpoints import (
     find_checkpoint,
     last_checkpoints,
 )
+from seq2seq.training.choice import ModelChoice
 from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
@@ -127,6 +129,10 @@ class TranslationCLI(LightningCLI):
         else:
             settings.init_from = str(find_model(settings.model_folder or run))
         settings.data.subwords_from = settings.init_from
+        if settings.init_from is not None:
+            codes = load_languages(find_model(settings.init_from))
+            for side, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
+                settings.data[side] = settings.data[side] or code
         settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
 
     def instantiate_classes(self) -> None:
@@ -180,17 +186,26 @@ def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
         mode="max",
         save_top_k=recipe.keep_last,
         auto_insert_metric_name=False,
+        enable_version_counter=False,
     )
     best = ModelCheckpoint(
         folder,
         BEST,
         monitor="val_bleu",
         mode="max",
+        save_top_k=recipe.keep_best,
         auto_insert_metric_name=False,
+        enable_version_counter=False,
     )
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
     watch = [Health(), Samples(run / "samples.txt")]
-    return [*watch, BestModelFolder(run / "model"), CleanStop(folder), stop, last, best]
+    stored = BestModelFolder(run / "model")
+    ema = None if recipe.ema is None else ExponentialMovingAverage(recipe.ema)
+    choice = ModelChoice(run / "candidates.jsonl", stored, last, best, ema)
+    averages = [] if ema is None else [ema]
+    # A run goes on from the last checkpoints, or from the one of a clean stop: what those must hold
+    # of a step is done before they are written.
+    return [*watch, *averages, stored, CleanStop(folder), stop, best, last, choice]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:

@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from seq2seq.config import SubwordConfig
 from seq2seq.data.cache import build_once
 from seq2seq.data.store import PairStore
+from seq2seq.errors import ConfigError
 from seq2seq.text.subwords import VERSION, Subwords, train_subwords
 
 SAMPLE = 1_000_000
@@ -29,6 +31,27 @@ def subwords_of(
         _cached(corpora, (0,), config, config.src_vocab_size, cache),
         _cached(corpora, (1,), config, config.tgt_vocab_size, cache),
     )
+
+
+def refuse_other_subwords(src: Subwords, tgt: Subwords, config: SubwordConfig, origin: str) -> None:
+    """A setting that was changed, and does not fit the subwords of `origin`, is an error.
+
+    Vocabulary sizes are upper bounds with unigram subwords.
+    """
+    stored = {
+        "joint": src.serialized == tgt.serialized,
+        "src_vocab_size": len(src),
+        "tgt_vocab_size": len(tgt),
+        **src.settings,
+    }
+    for field in fields(SubwordConfig):
+        here, there = getattr(config, field.name), stored[field.name]
+        bound = field.name.endswith("vocab_size") and stored["kind"] == "unigram"
+        if here not in (there, field.default) and not (bound and here > there):
+            raise ConfigError(
+                f"data.subwords.{field.name}={here} differs from {there} in {origin}, whose "
+                f"subwords are used; leave the setting out, or train a new model."
+            )
 
 
 def _cached(

@@ -1,5 +1,6 @@
 """Subwords: text to ids and back. The only file that knows SentencePiece."""
 
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -51,6 +52,11 @@ class Subwords:
     def __len__(self) -> int:
         return int(self._model.GetPieceSize())
 
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same model, and for no other."""
+        return hashlib.sha256(self.serialized).hexdigest()
+
     def normalized(self, text: str) -> str:
         """The text as the model sees it."""
         return str(self._model.Normalize(_line(text))).replace("\u2581", " ").strip()
@@ -84,12 +90,29 @@ class Subwords:
             if not any(is_kind(i) for is_kind in special)
         }
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """The fields of the `SubwordConfig` that it was trained with, as far as it tells."""
+        return {
+            "kind": self._kind,
+            "byte_fallback": len(self.unlearned) > 1,
+            "normalization": "nfkc" if self.normalized("\uff21") == "A" else "identity",
+        }
+
+    @property
+    def _kind(self) -> str:
+        # Scores of BPE are the ranks of its merges, those of unigram logarithms.
+        ranks = all(score.is_integer() for score in self._scores.values())
+        return "bpe" if ranks else "unigram"
+
+    @cached_property
+    def _scores(self) -> dict[str, float]:
+        return {piece: float(self._model.GetScore(i)) for piece, i in self._learned.items()}
+
     @cached_property
     def _segment(self) -> Segment:
-        scores = {piece: float(self._model.GetScore(i)) for piece, i in self._learned.items()}
-        # Scores of BPE are the ranks of its merges, those of unigram logarithms.
-        ranks = all(score.is_integer() for score in scores.values())
-        return bpe_sampler(scores) if ranks else unigram_sampler(scores)
+        sampler = bpe_sampler if self._kind == "bpe" else unigram_sampler
+        return sampler(self._scores)
 
     def _spelled(self, character: str) -> list[int]:
         """Of a character that is no piece: its bytes, if the model has them."""

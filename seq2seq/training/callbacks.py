@@ -46,8 +46,7 @@ class BestModelFolder(Callback):
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.best is None:
             self._save(module)
-        best = "not validated" if self.best is None else f"validation BLEU {self.best:.2f}"
-        rank_zero_info(f"model: {self.folder} ({best})")
+            rank_zero_info(f"model: {self.folder} (not validated)")
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}

@@ -1,9 +1,11 @@
 """The checkpoint files of a run folder."""
 
 import os
+import pickle
 import re
 import zipfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
 from seq2seq.errors import ConfigError
-from seq2seq.nn.transformer import Transformer
+from seq2seq.model_folder import SavedModel
 
 FOLDER = "checkpoints"
 LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.2f}"
@@ -37,13 +39,21 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 def last_checkpoints(run: Path) -> list[Path]:
     """The checkpoints of the last validations, oldest first."""
-    return _checkpoints(run, "step=")
+    return sorted((run / FOLDER).glob("step=*.ckpt"), key=step_of)
+
+
+def best_checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of the best validations, worst first; of equal ones the oldest is best."""
+    return sorted(
+        (run / FOLDER).glob("best-step=*.ckpt"), key=lambda path: (_bleu_of(path), -step_of(path))
+    )
 
 
 def find_checkpoint(wanted: str | None, run: Path) -> str | None:
     """The file that `ckpt_path` means; "last" and "best" are found in the run folder."""
     if wanted in ("last", "best"):
-        for path in reversed(_checkpoints(run, "step=" if wanted == "last" else "best-")):
+        found = last_checkpoints(run) if wanted == "last" else best_checkpoints(run)
+        for path in reversed(found):
             if _is_complete(path):
                 return str(path)
             rank_zero_warn(f"{path} is damaged or was cut short; an older checkpoint is taken.")
@@ -55,20 +65,45 @@ def find_checkpoint(wanted: str | None, run: Path) -> str | None:
     return wanted
 
 
-def average(network: Transformer, checkpoints: Sequence[Path]) -> None:
-    """Set the network's weights to the mean of the checkpoints', summed in fp64."""
-    parameters = dict(network.named_parameters())
-    sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in parameters.items()}
+def average(model: SavedModel, checkpoints: Sequence[Path]) -> None:
+    """Set the model's weights to the mean of the checkpoints', summed in fp64.
+
+    Averages of checkpoints: Junczys-Dowmunt et al. (2016), Vaswani et al. (2017, section 6.1).
+    """
+    parameters = dict(model.network.named_parameters())
+    sums = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
     for path in checkpoints:
-        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        weights = _read(path, model)["state_dict"]
         for name, total in sums.items():
-            key = f"network.{name}"
-            if key not in state or state[key].shape != total.shape:
-                raise ConfigError(f"{path} does not fit the run's model: {name} differs.")
-            total += state[key]
+            total += weights[f"network.{name}"]
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(sums[name] / len(checkpoints))
+
+
+def _read(path: Path, model: SavedModel) -> dict[str, Any]:
+    """The checkpoint, if its weights fit the model."""
+    if not path.is_file():
+        raise ConfigError(f"{path} does not exist; expected a checkpoint.")
+    if not _is_complete(path):
+        raise ConfigError(f"{path} is damaged or no checkpoint; use another.")
+    try:
+        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError):
+        content = None
+    if not isinstance(content, dict) or "model_config" not in content:
+        raise ConfigError(f"{path} is no checkpoint of seq2seq; use another.")
+    for name, here in asdict(model.network.config).items():
+        if content["model_config"].get(name) != here:
+            raise ConfigError(
+                f"{path} has model.{name}={content['model_config'].get(name)}, but the model has "
+                f"{here}; only checkpoints of one architecture can be averaged."
+            )
+    if content.get("subwords", model.fingerprints) != model.fingerprints:
+        raise ConfigError(
+            f"{path} was trained with other subwords than the model's; its weights mean others."
+        )
+    return dict(content)
 
 
 def _is_complete(path: Path) -> bool:
@@ -80,10 +115,12 @@ def _is_complete(path: Path) -> bool:
         return False
 
 
-def _checkpoints(run: Path, prefix: str) -> list[Path]:
-    return sorted((run / FOLDER).glob(f"{prefix}*.ckpt"), key=_step)
-
-
-def _step(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """The step in a checkpoint's name; -1 where there is none."""
     found = re.search(r"step=(\d+)", path.name)
     return int(found[1]) if found else -1
+
+
+def _bleu_of(path: Path) -> float:
+    found = re.search(r"bleu=(\d+\.\d+)", path.name)
+    return float(found[1]) if found else -1.0

@@ -14,7 +14,7 @@ from seq2seq.data.lines import read_lines
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import Lengths, PairStore, lengths_of, store_of
-from seq2seq.data.vocabulary import subwords_of
+from seq2seq.data.vocabulary import refuse_other_subwords, subwords_of
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.model_folder import find_model, load_subwords
 from seq2seq.text.subwords import Subwords
@@ -99,6 +99,9 @@ class CorpusDataModule(pl.LightningDataModule):
     def setup(self, stage: str) -> None:
         """Open or read what the stage needs: fit, validate, test or predict."""
         self._load_subwords()
+        if stage == "fit" and self.subwords_from is not None:
+            both = self.src_subwords, self.tgt_subwords
+            refuse_other_subwords(*both, self.subwords, self.subwords_from)
         if stage == "fit" and not self.samplers:
             self._open_stores()
             self.samplers = [self._training_sampler(*each) for each in enumerate(self.stores)]

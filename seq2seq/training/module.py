@@ -251,6 +251,7 @@ class TranslationModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["model_config"] = asdict(self.network.config)
+        checkpoint["subwords"] = self.saved_model().fingerprints
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         for name, there in checkpoint["model_config"].items():
@@ -260,6 +261,13 @@ class TranslationModule(pl.LightningModule):
                     f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
                     f"cannot change: restore the setting, or start a new run."
                 )
+        fingerprints = self.saved_model().fingerprints
+        if checkpoint.get("subwords", fingerprints) != fingerprints:
+            raise ConfigError(
+                "the subwords differ from the checkpoint's: data.train, data.subwords or the "
+                "version of SentencePiece has changed; restore it, or start a new run with "
+                "--init_from."
+            )
         self._prefer_settings(checkpoint)
 
     def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:

@@ -35,6 +35,10 @@ class Recipe:
     """Validations without a better BLEU before training stops early."""
     keep_last: int = 5
     """Checkpoints of the last validations that stay, for resuming and averaging."""
+    keep_best: int = 5
+    """Checkpoints of the best validations that stay, for averaging."""
+    ema: float | None = None
+    """Decay per step of a moving average of the weights, e.g. 0.999; null keeps none."""
     attention: AttentionForm = "auto"
     """Form of attention: folded (the textbook's) or fast (fused); the results are equal."""
 
@@ -51,6 +55,12 @@ class Recipe:
         at_least("training.r_drop", self.r_drop, 0)
         at_least("training.patience", self.patience, 1)
         at_least("training.keep_last", self.keep_last, 1)
+        at_least("training.keep_best", self.keep_best, 1)
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ConfigError(
+                f"training.ema={self.ema} is no decay; use a number between 0 and 1, e.g. 0.999, "
+                f"or null for no moving average."
+            )
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(
                 f"training.label_smoothing={self.label_smoothing} is not a share of probability; "

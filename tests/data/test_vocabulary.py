@@ -4,9 +4,9 @@ import hashlib
 import os
 import random
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import pytest
 
@@ -14,6 +14,7 @@ from seq2seq.config import SubwordConfig
 from seq2seq.data import vocabulary
 from seq2seq.data.corpus import Pair
 from seq2seq.data.store import PairStore, write_store
+from seq2seq.data.vocabulary import refuse_other_subwords
 from seq2seq.errors import ConfigError
 from seq2seq.text.subwords import Subwords, train_subwords
 
@@ -149,3 +150,52 @@ def test_a_large_corpus_is_learned_from_evenly(
     subwords_of(PAIRS, SEPARATE, tmp_path)
     assert seen[:30] == SENTENCES[::3]
     assert seen[30:] == [sentence[::-1] for sentence in SENTENCES[::3]]
+
+
+OTHERS = {
+    "kind": ("bpe", JOINT),
+    "joint": (False, JOINT),
+    "src_vocab_size": (270, SEPARATE),
+    "tgt_vocab_size": (270, SEPARATE),
+    "byte_fallback": (False, JOINT),
+    "normalization": ("identity", JOINT),
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SubwordConfig)])
+def test_a_setting_that_was_changed_and_does_not_fit_other_subwords_is_an_error(
+    name: str, tmp_path: Path
+) -> None:
+    asked, config = OTHERS[name]
+    src, tgt = subwords_of(PAIRS, config, tmp_path)
+    there = getattr(config, name)
+    changed = replace(SubwordConfig(joint=config.joint), **{name: asked})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"data.subwords.{name}={asked} differs from {there} in"):
+        refuse_other_subwords(src, tgt, changed, "run")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_the_settings_that_subwords_were_trained_with_fit_them_and_so_do_the_defaults(
+    kind: Literal["unigram", "bpe"], tmp_path: Path
+) -> None:
+    size = 290 if kind == "unigram" else 282
+    for joint in (True, False):
+        for normalization in ("nfkc", "identity"):
+            config = SubwordConfig(
+                kind=kind,
+                joint=joint,
+                src_vocab_size=size,
+                tgt_vocab_size=size,
+                normalization=normalization,
+            )
+            both = subwords_of(PAIRS, config, tmp_path)
+            for fitting in (config, SubwordConfig(kind=kind), SubwordConfig()):
+                refuse_other_subwords(*both, fitting, "run")
+
+
+def test_unigram_subwords_may_be_fewer_than_asked_for_but_bpe_not(tmp_path: Path) -> None:
+    more = SubwordConfig(src_vocab_size=400, tgt_vocab_size=400)
+    refuse_other_subwords(*subwords_of(PAIRS, JOINT, tmp_path), more, "run")
+    bpe = subwords_of(PAIRS, replace(JOINT, kind="bpe"), tmp_path)
+    with pytest.raises(ConfigError, match="src_vocab_size=400 differs from 290"):
+        refuse_other_subwords(*bpe, more, "run")

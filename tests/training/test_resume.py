@@ -1,5 +1,6 @@
 """A run that was killed anywhere and went on ends as the run that never was: bit for bit."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import torch
 from small_runs import Run, settings
 
 from seq2seq.errors import ConfigError
+from seq2seq.model_folder import load_model
 from seq2seq.training.checkpoints import find_checkpoint
 
 KILLED_FIT = Path(__file__).with_name("killed_fit.py")
@@ -28,6 +30,9 @@ EVERYTHING_ON = {
     "training__dropout__attention": 0.1,
     "training__dropout__activation": 0.1,
     "training__lr": 0.01,
+    "training__ema": 0.9,
+    "training__keep_last": 3,
+    "training__keep_best": 2,
 }
 
 
@@ -51,21 +56,29 @@ def fit(*command: str, **changes: object) -> tuple[int, str]:
 
 
 def outcome(run: Path) -> dict[str, Any]:
-    """All that decides how training would go on, at the last step."""
+    """All that decides how training would go on, at the last step, and what it left."""
     state = torch.load(run / f"checkpoints/step={LAST_STEP}.ckpt", weights_only=True)
     callbacks = {
         name: value
         for name, value in state["callbacks"].items()
-        if name.startswith(("EarlyStopping", "BestModelFolder"))
+        if name.startswith(("EarlyStopping", "BestModelFolder", "ExponentialMovingAverage"))
     }
-    assert len(callbacks) == 2
-    best = [
-        value["best_model_score"]
+    assert len(callbacks) == 3
+    checkpoints = [
+        {Path(path).name: score for path, score in value["best_k_models"].items()}
         for name, value in state["callbacks"].items()
-        if "val_bleu" in name and name.startswith("ModelCheckpoint")
+        if name.startswith("ModelCheckpoint")
     ]
+    assert sorted(map(len, checkpoints)) == [2, 3]
+    candidates = map(json.loads, (run / "candidates.jsonl").read_text().splitlines())
     kept = ("state_dict", "optimizer_states", "lr_schedulers", "global_step")
-    return {**{name: state[name] for name in kept}, "callbacks": callbacks, "best": best}
+    return {
+        **{name: state[name] for name in kept},
+        "callbacks": callbacks,
+        "checkpoints": checkpoints,
+        "candidates": {row.pop("model"): row for row in candidates},
+        "model": dict(load_model(run).network.named_parameters()),
+    }
 
 
 def assert_same(one: Any, other: Any) -> None:

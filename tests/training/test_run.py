@@ -36,6 +36,7 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
         "checkpoints",
         "model",
         "samples.txt",
+        "candidates.jsonl",
     }
     names = [path.name for path in (folder / "checkpoints").iterdir()]
     assert {"step=4.ckpt", "step=8.ckpt"} < set(names)
@@ -82,16 +83,24 @@ def test_a_fit_does_not_overwrite_a_run(
 def test_a_resumed_run_ends_with_the_weights_of_one_that_never_stopped(
     corpus: Path, run: Run
 ) -> None:
-    dropout = {"training__dropout__residual": 0.2, "training__dropout__attention": 0.2}
-    assert run("fit", *settings(run="whole", **dropout)) == 0
-    assert run("fit", *settings(run="parts", trainer__max_steps=4, **dropout)) == 0
-    assert run("fit", *settings(run="parts", **dropout), "--ckpt_path", "last") == 0
+    carried = {
+        "training__dropout__residual": 0.2,
+        "training__dropout__attention": 0.2,
+        "training__ema": 0.9,
+    }
+    assert run("fit", *settings(run="whole", **carried)) == 0
+    assert run("fit", *settings(run="parts", trainer__max_steps=4, **carried)) == 0
+    assert run("fit", *settings(run="parts", **carried), "--ckpt_path", "last") == 0
     whole, parts = (
-        torch.load(corpus / name / "checkpoints/step=8.ckpt", weights_only=True)["state_dict"]
+        torch.load(corpus / name / "checkpoints/step=8.ckpt", weights_only=True)
         for name in ("whole", "parts")
     )
-    assert whole.keys() == parts.keys()
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    average = "ExponentialMovingAverage"
+    torch.testing.assert_close(whole["state_dict"], parts["state_dict"], rtol=0, atol=0)
+    averages = whole["callbacks"][average], parts["callbacks"][average]
+    torch.testing.assert_close(*averages, rtol=0, atol=0)
+    for name in ("candidates.jsonl", "model/weights.safetensors"):
+        assert (corpus / "whole" / name).read_bytes() == (corpus / "parts" / name).read_bytes()
 
 
 def test_settings_win_over_the_checkpoints(corpus: Path, run: Run) -> None:
@@ -110,41 +119,14 @@ def test_a_changed_architecture_is_an_error_that_names_the_field(
     assert "model.ff_dim=96 differs from 64" in capsys.readouterr().err
 
 
-def test_init_from_starts_with_the_weights_and_subwords_of_another_model(
+def test_other_subwords_are_an_error_even_if_they_are_as_many(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("fit", *settings()) == 0
-    (corpus / "train.src").write_text("ba de\n" * 50)
-    (corpus / "train.tgt").write_text("de ba\n" * 50)
-    frozen = settings(run="tuned", training__lr=0.0, trainer__max_steps=4)
-    assert run("fit", *frozen, "--init_from", "run") == 0
-    capsys.readouterr()
-    assert run("test", "--config", "tuned/config.yaml") == 0
-    assert "tuned/test/small.txt" in capsys.readouterr().out
-    first, second = load_model("run"), load_model("tuned")
-    assert first.src_subwords.serialized == second.src_subwords.serialized
-    for old, new in zip(first.network.parameters(), second.network.parameters(), strict=True):
-        assert torch.equal(old, new)
-    other = settings(run="other", model__norm="post")
-    assert run("fit", *other, "--init_from", "run") == 2
-    assert "model.norm=post differs from pre in run" in capsys.readouterr().err
-
-
-def test_average_is_the_mean_of_the_last_checkpoints(
-    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("fit", *settings()) == 0
-    assert main(["average", "run", "--last", "2"]) == 0
-    averaged = dict(load_model("run/model-averaged").network.named_parameters())
-    states = [
-        torch.load(corpus / f"run/checkpoints/step={step}.ckpt", weights_only=True)["state_dict"]
-        for step in (4, 8)
-    ]
-    for name, weights in averaged.items():
-        mean = (states[0][f"network.{name}"] + states[1][f"network.{name}"]) / 2
-        torch.testing.assert_close(weights.detach(), mean)
-    assert main(["average", "run", "--last", "3"]) == 2
-    assert "holds 2 checkpoints" in capsys.readouterr().err
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    for name in ("train.src", "train.tgt"):
+        (corpus / name).write_text((corpus / name).read_text().replace("b", "k"))
+    assert run("fit", *settings(), "--ckpt_path", "last") == 2
+    assert "the subwords differ from the checkpoint's: data.train" in capsys.readouterr().err
 
 
 def test_dropped_pairs_are_counted_in_the_log(

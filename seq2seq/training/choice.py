@@ -1,0 +1,120 @@
+"""Which model a finished run keeps: a checkpoint, a mean of checkpoints, or the moving average."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
+
+from seq2seq.evaluation.corpus_bleu import CorpusBLEU
+from seq2seq.model_folder import SavedModel, save_model
+from seq2seq.nn.transformer import Transformer
+from seq2seq.training.callbacks import BestModelFolder
+from seq2seq.training.checkpoints import average, step_of
+from seq2seq.training.ema import ExponentialMovingAverage
+from seq2seq.training.module import TranslationModule
+from seq2seq.translator import NativeEngine, Translator
+
+
+class Candidate(NamedTuple):
+    """A model that might be kept."""
+
+    name: str
+    steps: list[int]
+    """Of the checkpoints that it is the mean of."""
+    load: Callable[[SavedModel], None]
+    """Sets a model's weights to the candidate's."""
+
+
+class ModelChoice(Callback):
+    """At the end of a fit, stores the candidate with the best validation BLEU as the model folder.
+
+    The candidates are the best checkpoint, whose BLEU is known, the mean of the last checkpoints,
+    the mean of the best ones, and the moving average; each is scored as in a validation, every
+    process its share. They are loaded into a network of their own: what was trained stays as it
+    is. What was measured is written to `table`, as JSON lines.
+    """
+
+    def __init__(
+        self,
+        table: Path,
+        stored: BestModelFolder,
+        last: ModelCheckpoint,
+        best: ModelCheckpoint,
+        ema: ExponentialMovingAverage | None,
+    ) -> None:
+        self.table, self.stored = table, stored
+        self.last, self.best, self.ema = last, best, ema
+
+    def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self.stored.best is None:
+            return
+        assert isinstance(module, TranslationModule)
+        network = Transformer(module.network.config, attention=module.recipe.attention).eval()
+        model = replace(module.saved_model(), network=network.to(trainer.strategy.root_device))
+
+        best, steps = Path(self.best.best_model_path), []
+        if self.best.best_model_score == self.stored.best and best.is_file():
+            # The folder may hold what this run chose when it ended before.
+            average(model, [best])
+            _save(model, self.stored.folder)
+            steps = [step_of(best)]
+        scores = [("best checkpoint", steps, self.stored.best)]
+        rank_zero_info(f"best checkpoint: validation BLEU {self.stored.best:.2f}")
+        for name, steps, load in self._others(trainer.global_step):
+            load(model)
+            bleu = _validation_bleu(model, trainer, module)
+            if bleu > max(score for _, _, score in scores):
+                _save(model, self.stored.folder)
+            scores.append((name, steps, bleu))
+            rank_zero_info(f"{name}: validation BLEU {bleu:.2f}")
+        self._conclude(scores)
+
+    def _others(self, step: int) -> Iterator[Candidate]:
+        """All but the best checkpoint; no two are equal."""
+        seen = []
+        for which, callback in (("last", self.last), ("best", self.best)):
+            checkpoints = sorted(map(Path, callback.best_k_models), key=step_of)
+            steps = [step_of(path) for path in checkpoints]
+            if len(steps) > 1 and steps not in seen and all(map(Path.is_file, checkpoints)):
+                seen.append(steps)
+                name = f"mean of the {which} {len(steps)} checkpoints"
+                yield Candidate(name, steps, partial(average, checkpoints=checkpoints))
+        if self.ema is not None and self.ema.weights:
+            copy = self.ema.copy_to
+            yield Candidate("moving average", [step], lambda model: copy(model.network))
+
+    @rank_zero_only
+    def _conclude(self, scores: list[tuple[str, list[int], float]]) -> None:
+        kept = max(scores, key=lambda each: each[2])
+        rows = [
+            {"model": name, "steps": steps, "val_bleu": bleu, "kept": (name, steps, bleu) == kept}
+            for name, steps, bleu in scores
+        ]
+        self.table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        rank_zero_info(f"model: {self.stored.folder} ({kept[0]}, validation BLEU {kept[2]:.2f})")
+
+
+def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> float:
+    """In the precision of the training, as while the run went on."""
+    engine = NativeEngine(model.network)
+    translator = Translator(engine, model.src_subwords, model.tgt_subwords, module.search)
+    metric = CorpusBLEU(model.tgt_lang).to(trainer.strategy.root_device)
+    loader, limit = module.data.val_dataloader(), trainer.limit_val_batches
+    batches = limit if isinstance(limit, int) else int(len(loader) * limit)
+    with trainer.precision_plugin.val_step_context():
+        for batch in islice(loader, batches):
+            hypotheses = translator.translate([pair.src for pair in batch.pairs])
+            metric.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
+    return float(metric.compute().float())
+
+
+@rank_zero_only
+def _save(model: SavedModel, folder: Path) -> None:
+    save_model(model, folder)

@@ -1,0 +1,184 @@
+"""Means of checkpoints against means made by hand, and what does not fit."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq.cli import main
+from seq2seq.config import ModelConfig, SubwordConfig
+from seq2seq.model_folder import SavedModel, load_model, save_model
+from seq2seq.nn.transformer import Transformer
+from seq2seq.text.subwords import Subwords, train_subwords
+from seq2seq.training.checkpoints import best_checkpoints, find_checkpoint
+
+TEXTS = ["ba de gi", "de ba", "gi gi ba de"]
+NAMES = [
+    "step=90.ckpt",
+    "step=100.ckpt",
+    "step=110.ckpt",
+    "best-step=20-bleu=9.50.ckpt",
+    "best-step=90-bleu=31.00.ckpt",
+    "best-step=80-bleu=31.00.ckpt",
+]
+
+
+def new_model(tie: str = "all") -> SavedModel:
+    size = 14
+    subwords = Subwords(train_subwords(TEXTS, SubwordConfig(byte_fallback=False), size))
+    config = ModelConfig(
+        src_vocab_size=len(subwords),
+        tgt_vocab_size=len(subwords),
+        d_model=8,
+        heads=2,
+        ff_dim=12,
+        encoder_layers=1,
+        decoder_layers=1,
+        tie=tie,  # type: ignore[arg-type]
+    )
+    return SavedModel(Transformer(config), subwords, subwords)
+
+
+def write_checkpoint(path: Path, model: SavedModel) -> dict[str, Tensor]:
+    """Random weights, as a fit stores them; tied ones are equal. Returns them."""
+    network = Transformer(model.network.config)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_()
+    weights = {f"network.{name}": each for name, each in network.state_dict().items()}
+    content = {
+        "state_dict": weights,
+        "model_config": asdict(network.config),
+        "subwords": model.fingerprints,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(content, path)
+    return weights
+
+
+@pytest.fixture
+def weights(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, dict[str, Tensor]]:
+    """A run folder, run/, with a model and six checkpoints: their weights by file name."""
+    monkeypatch.chdir(tmp_path)
+    model = new_model(getattr(request, "param", "all"))
+    save_model(model, Path("run/model"))
+    return {name: write_checkpoint(Path("run/checkpoints") / name, model) for name in NAMES}
+
+
+@pytest.mark.parametrize("weights", ["all", "none"], indirect=True)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--last", "2"], ["step=100.ckpt", "step=110.ckpt"]),
+        (["--last", "1"], ["step=110.ckpt"]),
+        (["--best", "2"], ["best-step=90-bleu=31.00.ckpt", "best-step=80-bleu=31.00.ckpt"]),
+        (["--best", "1"], ["best-step=80-bleu=31.00.ckpt"]),
+        (
+            ["--checkpoints", f"run/checkpoints/{NAMES[0]}", f"run/checkpoints/{NAMES[3]}"],
+            [NAMES[0], NAMES[3]],
+        ),
+    ],
+    ids=lambda value: "-".join(value[:2]),
+)
+def test_the_average_is_the_mean_of_the_checkpoints_that_were_asked_for(
+    weights: dict[str, dict[str, Tensor]], arguments: list[str], expected: list[str]
+) -> None:
+    assert main(["average", "run", *arguments, "--output", "mean"]) == 0
+    network = load_model("mean").network
+    for name, parameter in network.state_dict().items():
+        total = sum(weights[path][f"network.{name}"].double() for path in expected)
+        assert isinstance(total, Tensor)
+        assert torch.equal(parameter, (total / len(expected)).float()), name
+    tied = network.output.weight is network.src_embedding.weight
+    assert tied == (network.config.tie == "all")
+
+
+def test_the_last_five_are_averaged_beside_the_model_if_nothing_else_is_said(
+    weights: dict[str, dict[str, Tensor]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["average", "run"]) == 2
+    assert "--last 5: run/checkpoints holds 3 such checkpoints" in capsys.readouterr().err
+    for step in (120, 130):
+        write_checkpoint(Path(f"run/checkpoints/step={step}.ckpt"), load_model("run"))
+    assert main(["average", "run"]) == 0
+    shown = "step=90.ckpt, step=100.ckpt, step=110.ckpt, step=120.ckpt, step=130.ckpt"
+    assert capsys.readouterr().out == f"run/model-averaged: mean of {shown}\n"
+    load_model("run/model-averaged")
+
+
+def test_the_best_checkpoint_is_the_one_with_the_highest_bleu_and_of_equal_ones_the_oldest(
+    weights: dict[str, dict[str, Tensor]],
+) -> None:
+    order = [NAMES[3], NAMES[4], NAMES[5]]
+    assert [path.name for path in best_checkpoints(Path("run"))] == order
+    assert find_checkpoint("best", Path("run")) == f"run/checkpoints/{NAMES[5]}"
+
+
+def another_architecture(path: Path) -> None:
+    content = torch.load(path, weights_only=True)
+    content["model_config"]["ff_dim"] = 16
+    torch.save(content, path)
+
+
+def other_subwords(path: Path) -> None:
+    content = torch.load(path, weights_only=True)
+    content["subwords"] = ["0", "0"]
+    torch.save(content, path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (another_architecture, "model.ff_dim=16, but the model has 12"),
+        (other_subwords, "other subwords than the model's"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged or no checkpoint"),
+        (lambda path: torch.save({"weights": 1}, path), "is no checkpoint of seq2seq"),
+        (lambda path: torch.save(SubwordConfig(), path), "is no checkpoint of seq2seq"),
+        (Path.unlink, "does not exist"),
+    ],
+    ids=["architecture", "subwords", "cut", "foreign", "code", "missing"],
+)
+def test_a_checkpoint_that_does_not_fit_is_an_error_that_names_it(
+    weights: dict[str, dict[str, Tensor]],
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Path], object],
+    message: str,
+) -> None:
+    odd = Path("run/checkpoints/step=100.ckpt")
+    spoil(odd)
+    assert main(["average", "run", "--checkpoints", "run/checkpoints/step=90.ckpt", str(odd)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {odd} ")
+    assert message in said
+    assert not Path("run/model-averaged").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--best", "4"], "--best 4: run/checkpoints holds 3 such checkpoints"),
+        (["run", "--best", "4"], "training.keep_best"),
+        (["run", "--last", "0"], "--last=0"),
+        (["nowhere"], "nowhere does not exist"),
+        (["run", "--last", "2", "--best", "2"], "not allowed with"),
+    ],
+)
+def test_what_cannot_be_averaged_is_one_line(
+    weights: dict[str, dict[str, Tensor]],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    try:
+        status: object = main(["average", *arguments])
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert message in said

@@ -1,0 +1,171 @@
+"""The model that a finished run keeps is the best of its candidates."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import Run, settings
+from torch import Tensor
+
+from seq2seq.cli import main
+from seq2seq.config import SearchConfig
+from seq2seq.evaluation.metrics import bleu
+from seq2seq.model_folder import load_model, save_model
+from seq2seq.translator import Translator
+
+Weights = dict[str, Tensor]
+STILL = {  # every validation gives the same BLEU: the first two are the best, the last two the last
+    "training__lr": 0.0,
+    "training__ema": 0.9,
+    "training__keep_last": 2,
+    "training__keep_best": 2,
+    "trainer__max_steps": 12,
+}
+
+
+def table(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "candidates.jsonl").read_text().splitlines()]
+
+
+def weights_of(model: str | Path) -> Weights:
+    return {n: p.detach().clone() for n, p in load_model(model).network.named_parameters()}
+
+
+def measured(model: str | Path) -> float:
+    """Validation BLEU of a model folder, from its text."""
+    translator = Translator.load(model, SearchConfig(beam=2), device="cpu")
+    hypotheses = translator.translate(Path("valid.src").read_text().splitlines())
+    return bleu(hypotheses, [Path("valid.tgt").read_text().splitlines()]).value
+
+
+def apart(weights: Weights, sign: int, seed: int = 1) -> Weights:
+    """Far from `weights`; those of sign 1 and of sign -1 have them as their mean."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: each + sign * torch.randn(each.shape, generator=generator)
+        for name, each in weights.items()
+    }
+
+
+def plant(path: Path, chosen: Weights, **states: Any) -> None:
+    """Other weights in a checkpoint, and other values in the states of its callbacks."""
+    content = torch.load(path, weights_only=True)
+    tied = chosen["src_embedding.weight"]
+    for name in content["state_dict"]:
+        content["state_dict"][name] = chosen.get(name.removeprefix("network."), tied)
+    for state in content["callbacks"].values():
+        state.update({name: value for name, value in states.items() if name in state})
+    torch.save(content, path)
+
+
+PLACES = {
+    "best checkpoint": [4],
+    "mean of the last 2 checkpoints": [8, 12],
+    "mean of the best 2 checkpoints": [4, 8],
+    "moving average": [12],
+}
+
+
+def test_the_best_of_the_candidates_is_kept_whichever_it_is(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(**STILL)) == 0
+    good = weights_of("run")
+    bad, plus, minus = apart(good, 1, seed=2), apart(good, 1), apart(good, -1)
+    translator = Translator.load("run", SearchConfig(beam=2), device="cpu")
+    lines = translator.translate(Path("valid.src").read_text().splitlines())
+    Path("valid.tgt").write_text("".join(f"{line}\n" for line in lines))
+    first, second = sorted(Path("run/checkpoints").glob("best-*.ckpt"))
+    third, fourth = (Path(f"run/checkpoints/step={step}.ckpt") for step in (8, 12))
+
+    for winner in PLACES:
+        single, last, best, averaged = (name == winner for name in PLACES)
+        plant(first, good if single else plus if best else bad)
+        plant(second, minus if best else bad)
+        plant(third, plus if last else bad)
+        known = 100.0 if single else 1.0
+        plant(
+            fourth,
+            minus if last else bad,
+            weights=good if averaged else bad,
+            best=known,  # of BestModelFolder
+            best_model_score=torch.tensor(known),
+        )
+        planted = {path: path.read_bytes() for path in Path("run/checkpoints").iterdir()}
+        other = ["--checkpoints", str(third), "--output", "run/model"]
+        assert main(["average", "run", *other]) == 0
+
+        # Nothing is left to train, only to choose.
+        assert run("fit", *settings(**STILL), "--ckpt_path", "last") == 0
+        rows = table(corpus / "run")
+        assert {row["model"]: row["steps"] for row in rows} == PLACES
+        assert [row["model"] for row in rows if row["kept"]] == [winner]
+        assert max(rows, key=lambda row: row["val_bleu"])["model"] == winner
+        torch.testing.assert_close(weights_of("run"), good)
+        assert measured("run") == pytest.approx(100)
+        assert planted == {path: path.read_bytes() for path in Path("run/checkpoints").iterdir()}
+
+
+def test_the_table_holds_what_the_models_score_and_the_best_of_them_is_the_model(
+    corpus: Path, run: Run
+) -> None:
+    learned = settings(
+        training__lr=0.01,
+        training__ema=0.9,
+        training__keep_best=2,
+        training__warmup_steps=20,
+        trainer__max_steps=90,
+        trainer__val_check_interval=30,
+        trainer__precision="32-true",
+    )
+    assert run("fit", *learned) == 0
+    rows = table(corpus / "run")
+    for arguments in (["--best", "1"], ["--last", "3"], ["--best", "2"]):
+        assert main(["average", "run", *arguments, "--output", "".join(arguments)[2:]]) == 0
+    model = load_model("run")
+    average = torch.load("run/checkpoints/step=90.ckpt", weights_only=True)["callbacks"]
+    with torch.no_grad():
+        for name, parameter in model.network.named_parameters():
+            parameter.copy_(average["ExponentialMovingAverage"]["weights"][name])
+    save_model(model, Path("moving"))
+    models = ["best1", "last3", "best2", "moving"]
+    scores = [measured(model) for model in models]
+    assert [row["val_bleu"] for row in rows] == pytest.approx(scores, abs=1e-4)
+    assert len(set(scores)) == 4
+    kept = scores.index(max(scores))
+    assert [row["kept"] for row in rows] == [place == kept for place in range(4)]
+    assert_same(weights_of("run"), weights_of(models[kept]))
+
+
+def test_what_is_the_same_model_is_scored_once_and_an_average_may_begin_later(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    assert [row["model"] for row in table(corpus / "run")] == ["best checkpoint"]
+    # Now the last two are the best two.
+    assert run("fit", *settings(training__ema=0.9), "--ckpt_path", "last") == 0
+    names = ["best checkpoint", "mean of the last 2 checkpoints", "moving average"]
+    assert [row["model"] for row in table(corpus / "run")] == names
+    newest = torch.load("run/checkpoints/step=8.ckpt", weights_only=True)
+    assert newest["callbacks"]["ExponentialMovingAverage"]["steps"] == 4
+
+
+@pytest.mark.slow
+def test_two_processes_score_as_one(corpus: Path) -> None:
+    chosen = settings(
+        training__lr=0.01, training__ema=0.9, trainer__max_steps=40, trainer__precision="32-true"
+    )
+    fit = [sys.executable, "-m", "seq2seq", "fit", *map(str, chosen)]
+    two = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    subprocess.run([*fit, *two], check=True, capture_output=True, timeout=300)
+    together, kept = table(corpus / "run"), weights_of("run")
+    subprocess.run([*fit, "--ckpt_path", "last"], check=True, capture_output=True, timeout=300)
+    assert table(corpus / "run") == together
+    assert len(together) > 2
+    assert_same(weights_of("run"), kept)
+
+
+def assert_same(one: Weights, other: Weights) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0)

@@ -1,0 +1,49 @@
+"""Fine-tuning: a fit that starts from another model, and what the model does not allow."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import Run, settings
+
+from seq2seq.model_folder import load_model
+
+
+def test_a_fit_starts_with_the_weights_subwords_and_languages_of_the_model(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(data__src_lang="en", data__tgt_lang="de")) == 0
+    (corpus / "train.src").write_text("ba de\n" * 50)
+    (corpus / "train.tgt").write_text("de ba\n" * 50)
+    frozen = settings(
+        run="tuned", training__lr=0.0, trainer__max_steps=4, data__tgt_lang="fr", init_from="run"
+    )
+    assert run("fit", *frozen) == 0
+    capsys.readouterr()
+    assert run("test", "--config", "tuned/config.yaml") == 0
+    assert "tuned/test/small.txt" in capsys.readouterr().out
+    first, second = load_model("run"), load_model("tuned")
+    assert first.fingerprints == second.fingerprints
+    assert (second.src_lang, second.tgt_lang) == ("en", "fr")
+    for old, new in zip(first.network.parameters(), second.network.parameters(), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_what_differs_from_the_model_or_is_missing_there_is_one_line_that_names_it(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+
+    def said(**changes: object) -> str:
+        assert run("fit", *settings(run="tuned", init_from="run", **changes)) == 2
+        (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("error: "))
+        return line
+
+    assert "model.norm=post differs from pre in run" in said(model__norm="post")
+    assert "model.d_model=64 differs from 32 in run" in said(model__d_model=64)
+    fewer = {f"data__subwords__{side}_vocab_size": 20 for side in ("src", "tgt")}
+    assert "data.subwords.src_vocab_size=20 differs from 24 in run" in said(**fewer)
+    assert "data.subwords.kind=bpe differs from unigram" in said(data__subwords__kind="bpe")
+    for name in ("weights.safetensors", "subwords.tgt.model", "config.json"):
+        (corpus / "run/model" / name).unlink()
+        assert name in said()
