@@ -94,7 +94,6 @@ def test_a_rule_chosen_alone_rejects_its_pair_alone(folder: Path, name: str) -> 
     assert [rule for rule, *_ in rejected()] in ([], ["ratio"])
 
 
-@settings(deadline=None)
 @given(data=st.data())
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
