@@ -10,6 +10,7 @@ of the target, end tokens counted, start tokens and padding not. The peers:
                         shuffled, so that short and long sentences share batches
     joeynmt-sorted      the same on a corpus that is laid out in batches of similar length for it
     huggingface         a plain loop over MarianMTModel with bf16 autocast, such batches
+    huggingface-eager   the same loop with attention written out instead of the default, sdpa
     huggingface-fp32    the same loop without autocast
 """
 
@@ -76,7 +77,8 @@ class Corpus(NamedTuple):
 def environment(name: str, folder: Path) -> Path:
     """The Python of a toolkit's environment, which is made if it is not complete.
 
-    Its torch is exactly ours: another one would be no fair comparison, and gigabytes.
+    Its torch is exactly ours, or there is none: another build would be no fair comparison, and
+    perhaps gigabytes of CUDA.
     """
     home, requirements = folder / name, [f"torch=={version('torch')}", *REQUIREMENTS[name]]
     complete, wanted = home / "complete.txt", "\n".join(requirements) + "\n"
@@ -86,10 +88,8 @@ def environment(name: str, folder: Path) -> Path:
     say(f"{name}: installing {', '.join(requirements)} into {home}")
     shutil.rmtree(home, ignore_errors=True)
     output_of([sys.executable, "-m", "venv", home])
-    constraints = home / "constraints.txt"
-    constraints.write_text(requirements[0] + "\n")
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    output_of([*pip, "--constraint", constraints, *requirements])
+    output_of([*pip, *requirements])
     complete.write_text(wanted)
     return python
 
@@ -119,10 +119,10 @@ def output_of(
 
 def read_corpus(args: argparse.Namespace) -> Corpus:
     """Without the pairs that some toolkit would drop or read as two."""
-    store = store_of(CorpusFiles(src=args.src, tgt=args.tgt), CACHE, say)
+    store = store_of(CorpusFiles(src=args.src, tgt=args.tgt), args.cache, say)
     size = args.vocab_size
     config = SubwordConfig(src_vocab_size=size, tgt_vocab_size=size)
-    subwords, _ = subwords_of([store], config, CACHE)
+    subwords, _ = subwords_of([store], config, args.cache)
     pairs, ids = [], []
     for pair in store:
         src, tgt = map(subwords.normalized, pair)
@@ -169,7 +169,7 @@ def ours(args: argparse.Namespace) -> Found:
     command: list[object] = [sys.executable, SCRIPTS / "bench_train.py", "--json", "--rounds", 1]
     command += ["--src", args.src, "--tgt", args.tgt, "--batch-tokens", args.batch_tokens]
     command += ["--steps", args.steps, "--warmup", args.warmup]
-    command += [*sizes(args), "--vocab-size", args.vocab_size]
+    command += [*sizes(args), "--vocab-size", args.vocab_size, "--cache", args.cache]
     found: Found = json.loads(output_of(command, threads=args.threads).splitlines()[-1])
     return {name: found[name] for name in ("tokens_per_second", "precision", "parameters")}
 
@@ -230,8 +230,10 @@ def from_log(log: str, warmup: int) -> Found:
     }
 
 
-def huggingface(args: argparse.Namespace, corpus: Corpus, python: Path, *, precision: str) -> Found:
-    """The loop in peers/marian_loop.py, on batches within the budget."""
+def huggingface(
+    args: argparse.Namespace, corpus: Corpus, python: Path, *, options: Sequence[str] = ()
+) -> Found:
+    """The loop in peers/marian_loop.py with these options, on batches within the budget."""
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "batches.jsonl"
         rows = []
@@ -242,9 +244,8 @@ def huggingface(args: argparse.Namespace, corpus: Corpus, python: Path, *, preci
             rows.append(json.dumps({"src": src[:within], "tgt": tgt[:within]}))
         write_lines(path, rows)
         loop = [python, "-I", SCRIPTS / "peers/marian_loop.py", "--batches", path]
-        options = ["--precision", precision, "--warmup", args.warmup]
-        size = [*sizes(args), "--vocab-size", len(corpus.subwords)]
-        found: Found = json.loads(output_of([*loop, *options, *size], threads=args.threads))
+        size = [*sizes(args), "--vocab-size", len(corpus.subwords), "--warmup", args.warmup]
+        found: Found = json.loads(output_of([*loop, *size, *options], threads=args.threads))
         return found
 
 
@@ -260,8 +261,11 @@ class Peer(NamedTuple):
 PEERS = {
     "joeynmt": Peer("joeynmt", partial(joeynmt, shuffle=True)),
     "joeynmt-sorted": Peer("joeynmt", partial(joeynmt, shuffle=False)),
-    "huggingface": Peer("huggingface", partial(huggingface, precision="bf16")),
-    "huggingface-fp32": Peer("huggingface", partial(huggingface, precision="fp32")),
+    "huggingface": Peer("huggingface", huggingface),
+    "huggingface-eager": Peer(
+        "huggingface", partial(huggingface, options=["--attention", "eager"])
+    ),
+    "huggingface-fp32": Peer("huggingface", partial(huggingface, options=["--precision", "fp32"])),
 }
 
 
@@ -335,6 +339,7 @@ def main() -> int:
     parser.add_argument("--tgt", required=True, help="their translations")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="PEER")
     parser.add_argument("--environments", type=Path, default=CACHE / "peers", metavar="FOLDER")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="of stores and subwords")
     parser.add_argument("--threads", type=positive, default=os.cpu_count(), help="default: cores")
     parser.add_argument("--d-model", type=positive, default=256)
     parser.add_argument("--heads", type=positive, default=4)

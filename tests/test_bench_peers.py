@@ -17,14 +17,13 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """scripts/bench_peers.py as a module, with stores and subwords in the test's folder."""
+def script() -> ModuleType:
+    """scripts/bench_peers.py as a module."""
     spec = importlib.util.spec_from_file_location("bench_peers", SCRIPTS / "bench_peers.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "CACHE", tmp_path / "cache")
     return module
 
 
@@ -114,7 +113,9 @@ for batch in batches:
     assert len(batch["src"]) == len(batch["tgt"])
     assert 128 < longest * len(batch["src"]) <= 256
 assert options["--vocab-size"] == "320"
-print(json.dumps({"tokens_per_second": 400, "precision": options["--precision"], "parameters": 7}))
+precision = options.get("--precision", "bf16")
+speed = 500 if options.get("--attention") == "eager" else 400
+print(json.dumps({"tokens_per_second": speed, "precision": precision, "parameters": 7}))
 """
 
 OURS = """
@@ -139,16 +140,20 @@ def stand_in(environments: Path, name: str, source: str, script: ModuleType) -> 
 @pytest.fixture
 def command(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command line on a small corpus; every toolkit is a stand-in, also ours."""
-    src, tgt = toy_corpora.write(tmp_path, "train", toy_corpora.latin(300))
     shutil.copytree(SCRIPTS / "peers", tmp_path / "scripts/peers")
     (tmp_path / "scripts/bench_train.py").write_text(OURS)
     monkeypatch.setattr(script, "SCRIPTS", tmp_path / "scripts")
     stand_in(tmp_path / "peers", "joeynmt", JOEYNMT, script)
     stand_in(tmp_path / "peers", "huggingface", MARIAN, script)
-    options = {"src": src, "tgt": tgt, "environments": tmp_path / "peers", "threads": 3}
-    options |= {"d-model": 32, "heads": 2, "ff-dim": 64, "layers": 1, "vocab-size": 320}
-    options |= {"batch-tokens": 256, "warmup": 3, "steps": 6}
-    return ["bench_peers.py", *(str(w) for name in options for w in (f"--{name}", options[name]))]
+    return [*small(tmp_path), "--environments", str(tmp_path / "peers"), "--threads", "3"]
+
+
+def small(folder: Path) -> list[str]:
+    """The beginning of a command line: a small corpus and a small model."""
+    src, tgt = toy_corpora.write(folder, "train", toy_corpora.latin(300))
+    options = f"--src {src} --tgt {tgt} --cache {folder / 'cache'} --vocab-size 320 --d-model 32"
+    options += " --heads 2 --ff-dim 64 --layers 1 --batch-tokens 256 --warmup 3 --steps 6"
+    return ["bench_peers.py", *options.split()]
 
 
 def test_every_toolkit_gets_what_it_needs_and_its_number_is_compared(
@@ -166,9 +171,11 @@ def test_every_toolkit_gets_what_it_needs_and_its_number_is_compared(
         "joeynmt": 5.003,
         "joeynmt-sorted": 4.002,
         "huggingface": 2.501,
+        "huggingface-eager": 2.001,
         "huggingface-fp32": 2.501,
     }
-    assert found["peers"]["huggingface-fp32"]["precision"] == "fp32"
+    precisions = [peer["precision"] for peer in found["peers"].values()]
+    assert precisions == ["fp32", "fp32", "bf16", "bf16", "fp32"]
 
 
 def test_a_peer_that_does_not_install_or_run_is_one_line_and_the_others_are_measured(
@@ -202,3 +209,21 @@ def test_a_corpus_without_a_whole_batch_is_an_error_that_names_the_budget(
     monkeypatch.setattr(sys, "argv", [*command, "--batch-tokens", "1000000"])
     assert script.main() == 2
     assert "--batch-tokens=1000000" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_toolkits_train_models_of_one_size(
+    script: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", [*small(tmp_path), "--threads", "1", "--json"])
+    assert script.main() == 0
+    found = json.loads(capsys.readouterr().out)
+    everyone = [found["ours"], *found["peers"].values()]
+    assert len(everyone) == 6
+    assert all(each["tokens_per_second"] > 0 for each in everyone)
+    # They differ in the norms at the ends of the stacks and in biases, by a few vectors.
+    sizes = [each["parameters"] for each in everyone]
+    assert max(sizes) - min(sizes) < 10 * 32

@@ -40,6 +40,7 @@ def build(args: argparse.Namespace) -> Any:
         eos_token_id=EOS,
         forced_eos_token_id=EOS,
         decoder_start_token_id=BOS,
+        attn_implementation=args.attention,
     )
     return MarianMTModel(config)
 
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--ff-dim", type=int, default=1024)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
     args = parser.parse_args()
     torch.manual_seed(1)
     model = build(args).train()
