@@ -53,7 +53,7 @@ REQUIREMENTS = {
 }
 
 Found = dict[str, Any]
-"""Of a toolkit: tokens_per_second, precision, parameters; or error."""
+"""Of a toolkit: tokens_per_second, precision, parameters."""
 
 
 class NotMeasured(Exception):
@@ -97,7 +97,7 @@ def environment(name: str, folder: Path) -> Path:
 def output_of(
     command: Sequence[object], folder: Path | None = None, threads: int | None = None
 ) -> str:
-    """What a process prints; NotMeasured tells the last line of one that failed."""
+    """What a process without a GPU prints; NotMeasured tells the last line of one that failed."""
     words = [str(word) for word in command]
     variables = {"CUDA_VISIBLE_DEVICES": ""}
     if threads is not None:
