@@ -194,8 +194,8 @@ def test_folded_and_fast_attention_learn_the_reverse_task_to_the_same_result(
             training__schedule="linear",
             model__d_model=64,
             model__ff_dim=128,
-            trainer__max_steps=500,
-            trainer__val_check_interval=500,
+            trainer__max_steps=800,
+            trainer__val_check_interval=800,
             trainer__precision="32-true",
             trainer__log_every_n_steps=10,
         )
