@@ -121,12 +121,12 @@ class TokenBatchSampler:
         if self.max_length is None:
             return indices
         lengths = self.lengths[indices]
-        fits = (lengths.min(axis=1) > 0) & (lengths.max(axis=1) <= self.max_length)
+        fits = (np.minimum(*lengths.T) > 0) & (np.maximum(*lengths.T) <= self.max_length)
         return np.compress(fits, indices)
 
     def _longer(self, indices: Indices) -> Indices:
         """The longer side of each pair, as it counts for the budget."""
-        longer: Indices = self.lengths[indices].max(axis=1).astype(np.int64) + 1
+        longer: Indices = np.maximum(*self.lengths[indices].T).astype(np.int64) + 1
         return -(-longer // self.multiple) * self.multiple
 
     def _sizes(self, longer: Indices) -> list[int]:
@@ -150,7 +150,7 @@ class TokenBatchSampler:
         members = self._members(block)
         kept = self._kept(members)
         self.pairs += len(kept)
-        self.empty += int((self.lengths[members].min(axis=1) == 0).sum())
+        self.empty += int((np.minimum(*self.lengths[members].T) == 0).sum())
         if not len(kept):
             return 0
         self.longest = max(self.longest, int(self.lengths[kept].max()) + 1)
