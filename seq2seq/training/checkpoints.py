@@ -5,7 +5,6 @@ import pickle
 import re
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,13 @@ def find_checkpoint(wanted: str | None, run: Path) -> str | None:
     if wanted in ("last", "best"):
         found = last_checkpoints(run) if wanted == "last" else best_checkpoints(run)
         for path in reversed(found):
-            if _is_complete(path):
+            if is_complete(path):
                 return str(path)
-            rank_zero_warn(f"{path} is damaged or was cut short; an older checkpoint is taken.")
+            rank_zero_warn(f"{path} is damaged or was cut short; another checkpoint is taken.")
         raise ConfigError(f"ckpt_path={wanted}: {run / FOLDER} holds no such checkpoint.")
     if wanted is not None and not Path(wanted).is_file():
         raise ConfigError(f"ckpt_path={wanted} does not exist; use a file, last or best.")
-    if wanted is not None and not _is_complete(Path(wanted)):
+    if wanted is not None and not is_complete(Path(wanted)):
         raise ConfigError(f"ckpt_path={wanted} is damaged or no checkpoint; use another, or last.")
     return wanted
 
@@ -85,7 +84,7 @@ def _read(path: Path, model: SavedModel) -> dict[str, Any]:
     """The checkpoint, if its weights fit the model."""
     if not path.is_file():
         raise ConfigError(f"{path} does not exist; expected a checkpoint.")
-    if not _is_complete(path):
+    if not is_complete(path):
         raise ConfigError(f"{path} is damaged or no checkpoint; use another.")
     try:
         content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
@@ -93,11 +92,12 @@ def _read(path: Path, model: SavedModel) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict) or "model_config" not in content:
         raise ConfigError(f"{path} is no checkpoint of seq2seq; use another.")
-    for name, here in asdict(model.network.config).items():
-        if content["model_config"].get(name) != here:
+    for name, there in content["model_config"].items():
+        here = getattr(model.network.config, name, None)
+        if here != there:
             raise ConfigError(
-                f"{path} has model.{name}={content['model_config'].get(name)}, but the model has "
-                f"{here}; only checkpoints of one architecture can be averaged."
+                f"{path} has model.{name}={there}, but the model has {here}; only checkpoints of "
+                f"one architecture can be averaged."
             )
     if content.get("subwords", model.fingerprints) != model.fingerprints:
         raise ConfigError(
@@ -106,7 +106,7 @@ def _read(path: Path, model: SavedModel) -> dict[str, Any]:
     return dict(content)
 
 
-def _is_complete(path: Path) -> bool:
+def is_complete(path: Path) -> bool:
     """A checkpoint is a zip archive: its directory stands at the end, with a sum of each entry."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -16,7 +16,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.callbacks import BestModelFolder
-from seq2seq.training.checkpoints import average, step_of
+from seq2seq.training.checkpoints import average, is_complete, step_of
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.module import TranslationModule
 from seq2seq.translator import NativeEngine, Translator
@@ -60,7 +60,7 @@ class ModelChoice(Callback):
         model = replace(module.saved_model(), network=network.to(trainer.strategy.root_device))
 
         best, steps = Path(self.best.best_model_path), []
-        if self.best.best_model_score == self.stored.best and best.is_file():
+        if self.best.best_model_score == self.stored.best and is_complete(best):
             # The folder may hold what this run chose when it ended before.
             average(model, [best])
             _save(model, self.stored.folder)
@@ -77,12 +77,12 @@ class ModelChoice(Callback):
         self._conclude(scores)
 
     def _others(self, step: int) -> Iterator[Candidate]:
-        """All but the best checkpoint; no two are equal."""
+        """All but the best checkpoint; no two are equal, and none needs a file that is damaged."""
         seen = []
         for which, callback in (("last", self.last), ("best", self.best)):
             checkpoints = sorted(map(Path, callback.best_k_models), key=step_of)
             steps = [step_of(path) for path in checkpoints]
-            if len(steps) > 1 and steps not in seen and all(map(Path.is_file, checkpoints)):
+            if len(steps) > 1 and steps not in seen and all(map(is_complete, checkpoints)):
                 seen.append(steps)
                 name = f"mean of the {which} {len(steps)} checkpoints"
                 yield Candidate(name, steps, partial(average, checkpoints=checkpoints))

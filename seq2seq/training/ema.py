@@ -62,9 +62,8 @@ class ExponentialMovingAverage(Callback):
         batch_index: int,
     ) -> None:
         assert isinstance(module, TranslationModule)
-        if (
-            trainer.global_step > self._last_step
-        ):  # where gradients add up, not every batch is a step
+        # Where gradients add up, not every batch is a step.
+        if trainer.global_step > self._last_step:
             self.update(module.network)
             self._last_step = trainer.global_step
 

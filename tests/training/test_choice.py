@@ -139,7 +139,7 @@ def test_the_table_holds_what_the_models_score_and_the_best_of_them_is_the_model
     assert_same(weights_of("run"), weights_of(models[kept]))
 
 
-def test_what_is_the_same_model_is_scored_once_and_an_average_may_begin_later(
+def test_same_models_are_scored_once_damaged_ones_never_and_an_average_may_begin_later(
     corpus: Path, run: Run
 ) -> None:
     assert run("fit", *settings(trainer__max_steps=4)) == 0
@@ -150,6 +150,11 @@ def test_what_is_the_same_model_is_scored_once_and_an_average_may_begin_later(
     assert [row["model"] for row in table(corpus / "run")] == names
     newest = torch.load("run/checkpoints/step=8.ckpt", weights_only=True)
     assert newest["callbacks"]["ExponentialMovingAverage"]["steps"] == 4
+    # Of the last two one is no more, so the best two are scored.
+    Path("run/checkpoints/step=4.ckpt").write_bytes(b"cut short")
+    assert run("fit", *settings(training__ema=0.9), "--ckpt_path", "last") == 0
+    names[1] = "mean of the best 2 checkpoints"
+    assert [row["model"] for row in table(corpus / "run")] == names
 
 
 @pytest.mark.slow
