@@ -41,7 +41,6 @@ class Recipe:
     """Decay per step of a moving average of the weights, e.g. 0.999; null keeps none."""
     attention: AttentionForm = "auto"
     """Form of attention: folded (the textbook's) or fast (fused); the results are equal."""
-
     compile: bool = False
     """Compile the network with torch.compile; takes a minute or two, for long runs on a GPU."""
 
