@@ -94,9 +94,12 @@ class TokenBatchSampler:
     def plan(self, epoch: int, block: int) -> list[Indices]:
         """A block's batches of all ranks, in the order of an epoch."""
         rng = self._random(epoch, block)
-        indices = self._kept(self._members(block))
-        longer = self._longer(indices)
-        src, tgt = self.lengths[indices].T.astype(np.float64)
+        indices = self._members(block)
+        lengths = self.lengths[indices]
+        fits = self._fits(lengths)
+        indices, lengths = indices[fits], lengths[fits]
+        longer = self._longer(lengths)
+        src, tgt = lengths.T.astype(np.float64)
         # Pairs of one longer side are sorted by the other; a little noise, for 1% more padding,
         # lets them meet in another company every epoch.
         noise = 2 * rng.random(len(indices)) if self.shuffle else 0
@@ -116,17 +119,17 @@ class TokenBatchSampler:
         indices = (self._blocks[block][:, None] * SLICE + np.arange(SLICE)).ravel()
         return indices[indices < len(self.lengths)]
 
-    def _kept(self, indices: Indices) -> Indices:
-        """Without the pairs that never come."""
+    def _fits(self, lengths: Lengths) -> NDArray[np.bool_]:
+        """Which of these pairs come at all."""
         if self.max_length is None:
-            return indices
-        lengths = self.lengths[indices]
-        fits = (np.minimum(*lengths.T) > 0) & (np.maximum(*lengths.T) <= self.max_length)
-        return np.compress(fits, indices)
+            return np.ones(len(lengths), np.bool_)
+        fits: NDArray[np.bool_] = np.minimum(*lengths.T) > 0
+        fits &= np.maximum(*lengths.T) <= self.max_length
+        return fits
 
-    def _longer(self, indices: Indices) -> Indices:
+    def _longer(self, lengths: Lengths) -> Indices:
         """The longer side of each pair, as it counts for the budget."""
-        longer: Indices = np.maximum(*self.lengths[indices].T).astype(np.int64) + 1
+        longer: Indices = np.maximum(*lengths.T).astype(np.int64) + 1
         return -(-longer // self.multiple) * self.multiple
 
     def _sizes(self, longer: Indices) -> list[int]:
@@ -147,13 +150,13 @@ class TokenBatchSampler:
 
     def _take_stock(self, block: int) -> int:
         """Count the pairs of a block, and its batches."""
-        members = self._members(block)
-        kept = self._kept(members)
+        lengths = self.lengths[self._members(block)]
+        kept = lengths[self._fits(lengths)]
         self.pairs += len(kept)
-        self.empty += int((np.minimum(*self.lengths[members].T) == 0).sum())
+        self.empty += int((np.minimum(*lengths.T) == 0).sum())
         if not len(kept):
             return 0
-        self.longest = max(self.longest, int(self.lengths[kept].max()) + 1)
+        self.longest = max(self.longest, int(kept.max()) + 1)
         number = len(self._sizes(self._longer(kept)))
         return number + -number % self._divisor
 
