@@ -1,41 +1,22 @@
-"""The whole trip: text, subwords, batches, search, text again.
-
-An Engine turns encoded sentences into hypotheses. The native one is here; engines of other
-libraries are objects that an app hands over.
-"""
+"""The whole trip: text, subwords, batches, search, text again."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, AttentionForm, SearchConfig
-from seq2seq.data.batch import Batch, make_batch, pad
-from seq2seq.decoding.beam import beam_search
-from seq2seq.decoding.greedy import greedy_search
-from seq2seq.decoding.search import Hypothesis, Search
+from seq2seq.config import EOS_ID, AttentionForm, SearchConfig
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import load_model
-from seq2seq.nn.state import DecoderState
-from seq2seq.nn.transformer import Transformer
+from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords
-
-SEARCHES: dict[str, Search] = {"greedy": greedy_search, "beam": beam_search}
-
-
-class Engine(Protocol):
-    """Finds translations of encoded sentences."""
-
-    @property
-    def max_length(self) -> int | None:
-        """Most source tokens, the end token counted; None for no bound."""
-
-    def search(self, src: Sequence[Sequence[int]], config: SearchConfig) -> list[list[Hypothesis]]:
-        """One batch of sentences, ids without special tokens -> n best of each."""
 
 
 class Translation(NamedTuple):
@@ -61,75 +42,6 @@ class AttentionMap(NamedTuple):
 
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
-
-
-class ModelStepper:
-    """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch.
-
-    Padding, start and unknown tokens get no probability: no translation should hold them.
-    """
-
-    def __init__(self, network: Transformer, src: Tensor, src_lens: Tensor) -> None:
-        self.network, self.src_lens = network, src_lens
-        self.memory = network.encode(src, src_lens)
-        self.state: DecoderState | None = None
-
-    def start(self, width: int, capacity: int) -> None:
-        self.state = self.network.start(self.memory, self.src_lens, width, capacity)
-
-    def step(self, tokens: Tensor) -> Tensor:
-        assert self.state is not None
-        hidden, self.state = self.network.decode(tokens[:, None], self.state)  # (R, 1, D)
-        log_probs = self.network.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (R, V)
-        log_probs[:, [PAD_ID, BOS_ID, UNK_ID]] = -torch.inf
-        return log_probs
-
-    def select(self, sentences: Tensor, beams: Tensor) -> None:
-        assert self.state is not None
-        if len(sentences) < len(self.state.memory_lens):
-            self.state = self.state.keep(sentences)
-        if self.state.width > 1:
-            self.state = self.state.reorder(beams)
-
-
-class NativeEngine:
-    """Searches with our own network, on its device."""
-
-    def __init__(self, network: Transformer) -> None:
-        self.network = network
-
-    @property
-    def max_length(self) -> int | None:
-        return self.network.max_length
-
-    def search(self, src: Sequence[Sequence[int]], config: SearchConfig) -> list[list[Hypothesis]]:
-        device = self.network.output.weight.device
-        with torch.inference_mode():
-            tokens, src_lens = pad([[*ids, EOS_ID] for ids in src])
-            limits = torch.tensor([config.max_length(len(ids)) for ids in src])
-            if self.network.max_length is not None:
-                limits = limits.clamp(max=self.network.max_length)
-            stepper = ModelStepper(self.network, tokens.to(device), src_lens.to(device))
-            search = SEARCHES["greedy" if config.beam == 1 else "beam"]
-            return search(stepper, limits.to(device), self.network.start_id, config)
-
-    def cross_attention(
-        self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]
-    ) -> list[Tensor]:
-        """One batch of sentences and their translations, ids without special tokens -> of each
-        pair the weights (L, H, T, S), end tokens counted."""
-        network = self.network
-        batch = make_batch(src, tgt, network.start_id)
-        batch = Batch(*(tensor.to(network.output.weight.device) for tensor in batch))
-        found: list[Tensor] = []
-        with torch.inference_mode():
-            memory = network.encode(batch.src, batch.src_lens)
-            network.decode(batch.tgt_in, network.start(memory, batch.src_lens), found)
-            if not found:
-                raise ConfigError("model.decoder_layers=0: this model looks at no source.")
-            weights = torch.stack(found, dim=1).cpu()  # (B, L, H, T, S)
-        lens = zip(weights, batch.tgt_lens.tolist(), batch.src_lens.tolist(), strict=True)
-        return [each[:, :, :t, :s] for each, t, s in lens]
 
 
 class Translator:
@@ -174,25 +86,24 @@ class Translator:
         return cls(engine, saved.src_subwords, saved.tgt_subwords, config, batch_tokens)
 
     def translate(
-        self, sentences: Sequence[str], progress: Callable[[int], object] | None = None
+        self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
     ) -> list[str]:
         """The best translation of each sentence."""
         best = self.with_config(replace(self.config, n_best=1)).n_best(sentences, progress)
         return [translations[0].text for translations in best]
 
     def n_best(
-        self, sentences: Sequence[str], progress: Callable[[int], object] | None = None
+        self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
     ) -> list[list[Translation]]:
         """`config.n_best` translations of each sentence or, if the search found fewer, those.
 
         `progress` is called with the number of sentences that have just been finished.
         """
-        encoded = self.src_subwords.encode_all(sentences)
-        self._check_lengths(encoded, "sentence")
+        requests = self._requests(sentences)
         results = [[Translation("", 0.0)] for _ in sentences]
         tell = progress or (lambda _: None)
-        tell(sum(not ids for ids in encoded))
-        for index, hypotheses in self._search(encoded):
+        tell(sum(not request.src for request in requests))
+        for index, hypotheses in self._search(requests):
             results[index] = [
                 Translation(self.tgt_subwords.decode(each.tokens), each.score)
                 for each in hypotheses
@@ -205,11 +116,11 @@ class Translator:
     ) -> list[AttentionMap]:
         """Where the model looks while it says these translations, or else its own best ones."""
         assert isinstance(self.engine, NativeEngine), "another engine keeps its weights to itself"
-        src = self.src_subwords.encode_all(sentences)
-        self._check_lengths(src, "sentence")
+        requests = self._requests(sentences)
+        src = [request.src for request in requests]
         if translations is None:
             tgt: list[list[int]] = [[] for _ in src]
-            for index, hypotheses in self._search(src):
+            for index, hypotheses in self._search(requests):
                 tgt[index] = hypotheses[0].tokens
         else:
             tgt = self.tgt_subwords.encode_all(translations)
@@ -234,6 +145,14 @@ class Translator:
             self.engine, self.src_subwords, self.tgt_subwords, config, self.batch_tokens
         )
 
+    def _requests(self, sentences: Sequence[str | Sentence]) -> list[Request]:
+        whole = [Sentence(each) if isinstance(each, str) else each for each in sentences]
+        src = self.src_subwords.encode_all([each.text for each in whole])
+        self._check_lengths(src, "sentence")
+        prefixes = self.tgt_subwords.encode_all([each.prefix for each in whole])
+        self._check_lengths(prefixes, "prefix")
+        return [Request(ids, prefix) for ids, prefix in zip(src, prefixes, strict=True)]
+
     def _check_lengths(self, encoded: Sequence[Sequence[int]], what: str) -> None:
         longest = self.engine.max_length
         for number, ids in enumerate(encoded, start=1):
@@ -243,12 +162,10 @@ class Translator:
                     f"this model's positions end at {longest}; split the sentence."
                 )
 
-    def _search(
-        self, encoded: Sequence[Sequence[int]]
-    ) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
+    def _search(self, requests: Sequence[Request]) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
         """The index of each sentence with text and what was found for it, at least NOTHING."""
-        for batch in self._batches(encoded):
-            found = self.engine.search([encoded[index] for index in batch], self.config)
+        for batch in self._batches([request.src for request in requests]):
+            found = self.engine.search([requests[index] for index in batch], self.config)
             for index, hypotheses in zip(batch, found, strict=True):
                 yield index, hypotheses or [NOTHING]
 

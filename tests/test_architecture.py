@@ -17,7 +17,7 @@ import seq2seq.cli
 ROOT = Path(__file__).parents[1]
 
 BASE = "errors config"
-MODEL = f"{BASE} text nn model_folder translator data decoding"
+MODEL = f"{BASE} text nn model_folder engine sentence translator data decoding"
 
 FLOORS = {
     # part of seq2seq  the other parts that it may import
@@ -31,7 +31,9 @@ FLOORS = {
     "decoding":     BASE,
     "data":         f"{BASE} text",
     "model_folder": f"{BASE} text nn",
-    "translator":   f"{BASE} text nn data decoding model_folder",
+    "engine":       f"{BASE} nn data decoding",
+    "sentence":     "",
+    "translator":   f"{BASE} text nn data decoding model_folder engine sentence",
     "training":     f"{MODEL} evaluation",
     "apps":         f"{MODEL} evaluation training reports allocator",
     "cli":          "errors",  # apps by name, when their verb is called
@@ -41,7 +43,7 @@ FLOORS = {
 
 LIBRARIES = {
     # library            the only places that may import it
-    "torch":             "nn data decoding model_folder translator training apps.train "
+    "torch":             "nn data decoding model_folder engine translator training apps.train "
                          "evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",

@@ -14,12 +14,15 @@ from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig, SearchConfig, SubwordConfig
 from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import Engine, ModelStepper, NativeEngine
 from seq2seq.errors import ConfigError, ModelFolderError, SentenceError
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
+from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords, train_subwords
-from seq2seq.translator import Engine, ModelStepper, NativeEngine, Translation, Translator
+from seq2seq.translator import Translation, Translator
 
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
 TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(90)]
@@ -50,6 +53,10 @@ def random_network(seed: int = 0, **settings: Any) -> Transformer:
     return network
 
 
+def requests(sentences: Sequence[Sequence[int]]) -> list[Request]:
+    return [Request(ids) for ids in sentences]
+
+
 def searching(beam: int, **settings: Any) -> SearchConfig:
     """Short translations, so that the tests are fast."""
     return replace(SearchConfig(beam=beam, max_length_ratio=1.0, max_length_offset=3), **settings)
@@ -67,11 +74,16 @@ class Echo:
     max_length: int | None = None
     asked: list[list[list[int]]] = field(default_factory=list)
 
-    def search(self, src: Sequence[Sequence[int]], config: SearchConfig) -> list[list[Hypothesis]]:
-        self.asked.append([list(ids) for ids in src])
+    def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        self.asked.append([list(each.src) for each in batch])
         return [
-            [Hypothesis(list(ids[::-1]), -float(n)) for n in range(config.n_best)] for ids in src
+            [Hypothesis(list(each.src[::-1]), -float(n)) for n in range(config.n_best)]
+            for each in batch
         ]
+
+
+def same_tokens(found: Sequence[Hypothesis], other: Sequence[Hypothesis]) -> bool:
+    return [each.tokens for each in found] == [each.tokens for each in other]
 
 
 def log_probs_of(network: Transformer, src: Sequence[int], tokens: Sequence[int]) -> Tensor:
@@ -126,7 +138,7 @@ def test_n_best_gives_so_many_best_first_and_translate_gives_the_first(n_best: i
 def test_greedy_search_gives_what_a_beam_of_one_gives() -> None:
     config, network = searching(1), random_network()
     ids = [subwords().encode(text) for text in TEXTS[:20]]
-    greedy = NativeEngine(network).search(ids, config)
+    greedy = NativeEngine(network).search(requests(ids), config)
     for sentence, (found,) in zip(ids, greedy, strict=True):
         src = torch.tensor([[*sentence, EOS_ID]])
         limits = torch.tensor([config.max_length(len(sentence))])
@@ -145,7 +157,7 @@ def test_a_score_is_the_log_probability_of_the_translation_over_the_length_penal
     config = searching(4, n_best=4, length_penalty=penalty, alpha=0.7)
     network = random_network(1, **settings)
     ids = [subwords().encode(text) for text in TEXTS[:12]]
-    for src, found in zip(ids, NativeEngine(network).search(ids, config), strict=True):
+    for src, found in zip(ids, NativeEngine(network).search(requests(ids), config), strict=True):
         for tokens, score in found:
             wanted = torch.tensor([*tokens, EOS_ID])
             each = log_probs_of(network, src, tokens).gather(1, wanted[:, None])
@@ -189,7 +201,7 @@ def test_a_translation_never_holds_padding_start_or_unknown_tokens(beam: int) ->
         network.output.bias[[PAD_ID, BOS_ID, UNK_ID]] = 30.0  # what the network would love to say
     ids = [subwords().encode(text) for text in [*TEXTS[:20], "今 今"]]
     assert UNK_ID in ids[-1]
-    found = NativeEngine(network).search(ids, searching(beam, n_best=beam))
+    found = NativeEngine(network).search(requests(ids), searching(beam, n_best=beam))
     said = {token for hypotheses in found for each in hypotheses for token in each.tokens}
     assert said
     assert not said & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
@@ -211,7 +223,9 @@ def test_no_translation_is_longer_than_the_settings_allow() -> None:
     config = SearchConfig(beam=3, n_best=3, max_length_ratio=0.5, max_length_offset=2)
     ids = [subwords().encode(text) for text in TEXTS[:20]]
     longest = 0
-    for src, found in zip(ids, NativeEngine(random_network()).search(ids, config), strict=True):
+    for src, found in zip(
+        ids, NativeEngine(random_network()).search(requests(ids), config), strict=True
+    ):
         assert found
         for each in found:
             assert len(each.tokens) + 1 <= len(src) // 2 + 2
@@ -237,9 +251,8 @@ def test_learned_positions_are_used_to_the_last_one_and_bound_the_translation() 
     translator = Translator(engine, subwords(), subwords(), SearchConfig(beam=2, n_best=2))
     fitting = next(text for text in TEXTS if len(subwords().encode(text)) == 8)
     assert len(translator.n_best([fitting])[0]) == 2
-    found = engine.search(
-        [subwords().encode(text) for text in ("kare", fitting)], translator.config
-    )
+    ids = [subwords().encode(text) for text in ("kare", fitting)]
+    found = engine.search(requests(ids), translator.config)
     assert max(len(each.tokens) for hypotheses in found for each in hypotheses) <= 8
     beyond = next(text for text in TEXTS if len(subwords().encode(text)) == 9)
     with pytest.raises(SentenceError, match=r"sentence 1 has 10 subwords.* end at 9;"):
@@ -253,7 +266,7 @@ def test_sinusoidal_positions_reach_a_sentence_of_700_subwords() -> None:
     config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_offset=4)
     translator = random_translator(config)
     (found,) = translator.n_best([sentence])
-    ((best,),) = translator.engine.search([ids], config)
+    ((best,),) = translator.engine.search([Request(ids)], config)
     whole = log_probs_of(random_network(), ids, best.tokens)
     wanted = torch.tensor([*best.tokens, EOS_ID])
     assert best.score == pytest.approx(float(whole.gather(1, wanted[:, None]).mean()), abs=1e-3)
@@ -288,9 +301,7 @@ def test_a_translation_is_one_line_whatever_the_engine_says() -> None:
     fallback = subwords(byte_fallback=True)
 
     class Everything(Echo):
-        def search(
-            self, src: Sequence[Sequence[int]], config: SearchConfig
-        ) -> list[list[Hypothesis]]:
+        def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
             return [[Hypothesis([i for i in range(4, len(fallback)) for _ in "ab"], 0.0)]]
 
     (text,) = Translator(Everything(), fallback, fallback).translate(["kare"])
@@ -357,7 +368,9 @@ def test_attention_is_that_of_each_sentence_alone_saying_its_best_translation(
     assert [each.translation for each in found] == translator.translate(LINES)
     for line, each in zip(LINES, found, strict=True):
         ids = subwords().encode(line)
-        ((best, *_),) = engine.search([ids], searching(3)) if ids else [[Hypothesis([], 0.0)]]
+        ((best, *_),) = (
+            engine.search([Request(ids)], searching(3)) if ids else [[Hypothesis([], 0.0)]]
+        )
         assert each.src == [*subwords().pieces(ids), "</s>"]
         assert each.tgt == [*subwords().pieces(best.tokens), "</s>"]
         expected = maps_of_one(engine.network, ids, best.tokens)
@@ -386,3 +399,27 @@ def test_attention_that_cannot_be_had_is_an_error_that_says_why() -> None:
     shallow = NativeEngine(random_network(decoder_layers=0))
     with pytest.raises(ConfigError, match=r"model\.decoder_layers=0"):
         Translator(shallow, subwords(), subwords()).attention(["kare"], ["tosu"])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translation_begins_with_its_prefix_and_is_scored_as_a_whole(beam: int) -> None:
+    network, ids = random_network(), [subwords().encode(text) for text in TEXTS[:4]]
+    prefixes = [[], [7], [9, 5, 6], [4] * 12]
+    batch = [Request(src, prefix) for src, prefix in zip(ids, prefixes, strict=True)]
+    found = NativeEngine(network).search(batch, searching(beam, alpha=0.0))
+    for request, (best, *_) in zip(batch, found, strict=True):
+        assert best.tokens[: len(request.prefix)] == request.prefix
+        whole = log_probs_of(network, request.src, best.tokens)
+        wanted = torch.tensor([*best.tokens, EOS_ID])
+        expected = whole.gather(1, wanted[:, None]).sum().item()
+        assert best.score == pytest.approx(expected, abs=1e-4)
+    (free,) = NativeEngine(network).search([Request(ids[0])], searching(beam, alpha=0.0))
+    assert same_tokens(found[0], free)
+
+
+def test_a_prefix_of_text_is_kept_and_cannot_make_the_translation_too_short() -> None:
+    sentences: list[str | Sentence] = ["kare"]
+    sentences += [Sentence("kare"), Sentence("kare", prefix="tosu mino " * 9)]
+    plain, alike, forced = random_translator().translate(sentences)
+    assert plain == alike
+    assert forced.startswith("tosu mino " * 8 + "tosu mino")

@@ -1,15 +1,21 @@
 """Beam search: keep the W likeliest beginnings of each sentence (Graves 2012; Freitag and
 Al-Onaizan 2017 for what it does to translation)."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import Hypothesis, Stepper, end_at_limit, length_penalty
+from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
 
 
 def beam_search(
-    stepper: Stepper, limits: Tensor, start_id: int, config: SearchConfig
+    stepper: Stepper,
+    limits: Tensor,
+    start_id: int,
+    config: SearchConfig,
+    rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """A `Search`, see search.py.
 
@@ -28,6 +34,8 @@ def beam_search(
     scores[:, 0] = 0.0  # all beams begin alike: only the first may spread
     for length in range(1, capacity + 1):
         log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
+        for rule in rules:
+            log_probs = rule(log_probs, prefixes, alive)
         totals = scores[:, :, None] + end_at_limit(log_probs, limits, length)
         vocab_size = totals.shape[-1]
         looked_at = min(2 * width, width * vocab_size)

@@ -1,14 +1,20 @@
 """Greedy search: always the likeliest next token. Beam search of width 1 gives the same."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import Hypothesis, Stepper, end_at_limit, length_penalty
+from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
 
 
 def greedy_search(
-    stepper: Stepper, limits: Tensor, start_id: int, config: SearchConfig
+    stepper: Stepper,
+    limits: Tensor,
+    start_id: int,
+    config: SearchConfig,
+    rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """A `Search`, see search.py; one hypothesis a sentence."""
     best: list[list[Hypothesis]] = [[] for _ in limits]
@@ -19,7 +25,10 @@ def greedy_search(
     prefixes = tokens.new_empty(len(alive), 0)  # (B, t)
     scores = torch.zeros(len(alive), device=limits.device)  # (B,)
     for length in range(1, capacity + 1):
-        log_probs = end_at_limit(stepper.step(tokens)[:, None], limits, length)[:, 0]  # (B, V)
+        log_probs = stepper.step(tokens)[:, None]  # (B, 1, V)
+        for rule in rules:
+            log_probs = rule(log_probs, prefixes[:, None], alive)
+        log_probs = end_at_limit(log_probs, limits, length)[:, 0]  # (B, V)
         gained, tokens = log_probs.max(dim=-1)
         scores = scores + gained
         ended = (tokens == EOS_ID).nonzero().flatten()

@@ -1,6 +1,6 @@
 """What every search shares: the model's side (Stepper), the result (Hypothesis), the penalty."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -39,6 +39,16 @@ def length_penalty(length: int, config: SearchConfig) -> float:
     return float(length**config.alpha)
 
 
+class Rule(Protocol):
+    """Changes what may come next.
+
+    log_probs (B, W, V) of B open sentences in W beams, their prefixes (B, W, t) so far without
+    the start token, and sentences (B,), the rows of the batch that they are -> (B, W, V)
+    """
+
+    def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor: ...
+
+
 def end_at_limit(log_probs: Tensor, limits: Tensor, length: int) -> Tensor:
     """Allow only the end token where `length` reaches a sentence's limit.
 
@@ -53,8 +63,17 @@ def end_at_limit(log_probs: Tensor, limits: Tensor, length: int) -> Tensor:
     return torch.where(reached[:, None, None], ended, log_probs)
 
 
-Search = Callable[[Stepper, Tensor, int, SearchConfig], list[list[Hypothesis]]]
-"""search(stepper, limits (B,), start_id, config) -> for each sentence its n best, best first.
+class Search(Protocol):
+    """Finds for each sentence its n best, best first.
 
-`limits` bounds each sentence's tokens, the end token counted.
-"""
+    `limits` (B,) bounds each sentence's tokens, the end token counted; rules come before limits.
+    """
+
+    def __call__(
+        self,
+        stepper: Stepper,
+        limits: Tensor,
+        start_id: int,
+        config: SearchConfig,
+        rules: Sequence[Rule] = (),
+    ) -> list[list[Hypothesis]]: ...

@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
+from seq2seq.engine import NativeEngine
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
@@ -19,7 +20,7 @@ from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.checkpoints import average, is_complete, step_of
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.module import TranslationModule
-from seq2seq.translator import NativeEngine, Translator
+from seq2seq.translator import Translator
 
 
 class Candidate(NamedTuple):

@@ -17,6 +17,7 @@ from torchmetrics import MeanMetric
 from seq2seq.config import EOS_ID, ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
+from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import check_tokenizer, evaluate
@@ -30,7 +31,7 @@ from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
-from seq2seq.translator import NativeEngine, Translation, Translator
+from seq2seq.translator import Translation, Translator
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 
