@@ -46,8 +46,8 @@ class ModelStepper:
         self.memory = network.encode(src, src_lens)
         self.state: DecoderState | None = None
 
-    def start(self, width: int, capacity: int) -> None:
-        self.state = self.network.start(self.memory, self.src_lens, width, capacity)
+    def start(self, width: int) -> None:
+        self.state = self.network.start(self.memory, self.src_lens, width, cached=True)
 
     def step(self, tokens: Tensor) -> Tensor:
         assert self.state is not None
@@ -58,10 +58,7 @@ class ModelStepper:
 
     def select(self, sentences: Tensor, beams: Tensor) -> None:
         assert self.state is not None
-        if len(sentences) < len(self.state.memory_lens):
-            self.state = self.state.keep(sentences)
-        if self.state.width > 1:
-            self.state = self.state.reorder(beams)
+        self.state = self.state.select(sentences, beams)
 
 
 class NativeEngine:

@@ -173,7 +173,7 @@ def test_steps_with_a_cache_give_the_log_probabilities_of_the_whole_at_once() ->
     src_lens = torch.tensor([6, 2, 4, 1])
     with torch.no_grad():
         stepper = ModelStepper(network, src, src_lens)
-        stepper.start(width, 7)
+        stepper.start(width)
         sentences = [0, 1, 2, 3]
         told = [[network.start_id] for _ in range(4 * width)]
         for step in range(7):

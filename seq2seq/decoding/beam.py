@@ -25,14 +25,13 @@ def beam_search(
     """
     width = config.beam
     finished: list[list[Hypothesis]] = [[] for _ in limits]
-    capacity = int(limits.max())
-    stepper.start(width, capacity)
+    stepper.start(width)
     alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
     tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
     prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
     scores = torch.full((len(alive), width), -torch.inf, device=limits.device)  # (B, W)
     scores[:, 0] = 0.0  # all beams begin alike: only the first may spread
-    for length in range(1, capacity + 1):
+    for length in range(1, int(limits.max()) + 1):
         log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
         for rule in rules:
             log_probs = rule(log_probs, prefixes, alive)

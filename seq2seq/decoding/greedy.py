@@ -18,13 +18,12 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """A `Search`, see search.py; one hypothesis a sentence."""
     best: list[list[Hypothesis]] = [[] for _ in limits]
-    capacity = int(limits.max())
-    stepper.start(1, capacity)
+    stepper.start(1)
     alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
     tokens = torch.full_like(alive, start_id)  # (B,)
     prefixes = tokens.new_empty(len(alive), 0)  # (B, t)
     scores = torch.zeros(len(alive), device=limits.device)  # (B,)
-    for length in range(1, capacity + 1):
+    for length in range(1, int(limits.max()) + 1):
         log_probs = stepper.step(tokens)[:, None]  # (B, 1, V)
         for rule in rules:
             log_probs = rule(log_probs, prefixes[:, None], alive)

@@ -21,13 +21,13 @@ class Hypothesis(NamedTuple):
 class Stepper(Protocol):
     """The model's side of a search over B sentences.
 
-    start(width, capacity): begin W rows for each sentence, to decode at most `capacity` tokens
+    start(width): begin W rows for each sentence
     step(tokens (B * W,)) -> log-probabilities (B * W, V) of what follows each row, in fp32
     select(sentences (N,), beams (N, W)): go on with these sentences only; their beam w continues
         what was beam beams[., w]
     """
 
-    def start(self, width: int, capacity: int) -> None: ...
+    def start(self, width: int) -> None: ...
     def step(self, tokens: Tensor) -> Tensor: ...
     def select(self, sentences: Tensor, beams: Tensor) -> None: ...
 

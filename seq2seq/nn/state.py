@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 @dataclass
@@ -18,9 +19,9 @@ class LayerState:
     """(B, H, S, E): of the source, projected once."""
     memory_values: Tensor
     """(B, H, S, E)."""
-    keys: Tensor
-    """(R, H, C, E): of the target so far, with room for C positions; C is 0 in training."""
-    values: Tensor
+    keys: Tensor | None
+    """(R, H, C, E): of the target so far, with room for C positions; None in training."""
+    values: Tensor | None
     """(R, H, C, E)."""
 
     def extend(
@@ -28,15 +29,36 @@ class LayerState:
     ) -> tuple[Tensor, Tensor]:
         """Put keys and values (R, H, T, E) at `positions` (R, T); return all (R, H, used, E).
 
-        Without capacity they are used as they come, so that autograd sees nothing in place.
+        Without a cache they are used as they come, so that autograd sees nothing in place.
         """
-        if self.keys.shape[2] == 0:
-            assert used == keys.shape[2], "a state without capacity decodes only once"
+        if self.keys is None or self.values is None:
+            assert used == keys.shape[2], "a state without a cache decodes only once"
             return keys, values
+        self.keys, self.values = with_room(self.keys, used), with_room(self.values, used)
         rows = torch.arange(len(positions), device=positions.device)[:, None]
         self.keys.transpose(1, 2)[rows, positions] = keys.transpose(1, 2)  # (R, T, H, E)
         self.values.transpose(1, 2)[rows, positions] = values.transpose(1, 2)
         return self.keys[:, :, :used], self.values[:, :, :used]
+
+    def select(self, sentences: Tensor, rows: Tensor) -> "LayerState":
+        """Go on with these sentences (N,), and with these rows (N * W,) of the cache."""
+        keys, values = self.memory_keys, self.memory_values
+        if len(sentences) < len(keys):
+            keys, values = keys.index_select(0, sentences), values.index_select(0, sentences)
+        assert self.keys is not None, "without a cache there is nothing to select"
+        assert self.values is not None
+        cache = self.keys.index_select(0, rows), self.values.index_select(0, rows)
+        return LayerState(keys, values, *cache)
+
+
+def with_room(cache: Tensor, used: int) -> Tensor:
+    """A cache (R, H, C, E) of at least `used` positions, twice as many as before if it must grow.
+
+    New places hold zeros: a row that lags behind attends to them with weight 0, and 0 times
+    whatever else stood there might be NaN.
+    """
+    room = cache.shape[2]
+    return cache if used <= room else F.pad(cache, (0, 0, 0, max(used, 2 * room) - room))
 
 
 @dataclass
@@ -54,37 +76,18 @@ class DecoderState:
     """At least the largest of `lengths`; known without asking the device."""
 
     def advance(self, steps: int) -> "DecoderState":
-        """The state after every row has decoded `steps` more tokens; the buffers are shared."""
+        """The state after every row has decoded `steps` more tokens; the caches are shared."""
         return replace(self, lengths=self.lengths + steps, used=self.used + steps)
 
-    def reorder(self, beams: Tensor) -> "DecoderState":
-        """beams (B, W): beam w of sentence b goes on from beam beams[b, w] of the same sentence.
+    def select(self, sentences: Tensor, beams: Tensor) -> "DecoderState":
+        """Go on with sentences (N,) only: beam w of the n-th, from what was its beam beams[n, w].
 
-        The buffers are rewritten: the old state must not be used any more.
+        beams (N, W) count from 0 in each sentence. The old state must not be used any more.
         """
-        first = torch.arange(len(beams), device=beams.device)[:, None] * self.width
-        rows = (first + beams).flatten()  # (R,)
-        for layer in self.layers:
-            for cache in (layer.keys[:, :, : self.used], layer.values[:, :, : self.used]):
-                cache.copy_(cache.index_select(0, rows))
-        return replace(self, lengths=self.lengths[rows])
-
-    def keep(self, sentences: Tensor) -> "DecoderState":
-        """sentences (N,), indices: drop all the others."""
-        beams = torch.arange(self.width, device=sentences.device)
         rows = (sentences[:, None] * self.width + beams).flatten()  # (N * W,)
-        layers = [
-            LayerState(
-                layer.memory_keys[sentences],
-                layer.memory_values[sentences],
-                layer.keys[rows],
-                layer.values[rows],
-            )
-            for layer in self.layers
-        ]
         return replace(
             self,
-            layers=layers,
+            layers=[layer.select(sentences, rows) for layer in self.layers],
             memory_lens=self.memory_lens[sentences],
             lengths=self.lengths[rows],
         )
