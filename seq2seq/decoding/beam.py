@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
+from seq2seq.decoding.search import (
+    Hypothesis,
+    Rule,
+    Stepper,
+    end_at_limit,
+    length_penalty,
+    moved_up,
+)
 
 
 def beam_search(
@@ -53,7 +60,7 @@ def beam_search(
         scores = best.masked_fill(ends, -torch.inf).gather(1, going)  # (B, W)
         beams, next_tokens = beams.gather(1, going), next_tokens.gather(1, going)
         enough = torch.tensor([len(finished[s]) >= width for s in alive.tolist()])
-        open_rows = (~enough.to(limits.device) & scores[:, 0].isfinite()).nonzero().flatten()
+        open_rows = moved_up(~enough.to(limits.device) & scores[:, 0].isfinite())
         if not len(open_rows):
             break
         stepper.select(open_rows, beams[open_rows])

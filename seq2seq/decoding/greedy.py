@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
+from seq2seq.decoding.search import (
+    Hypothesis,
+    Rule,
+    Stepper,
+    end_at_limit,
+    length_penalty,
+    moved_up,
+)
 
 
 def greedy_search(
@@ -37,7 +44,7 @@ def greedy_search(
                 alive[ended].tolist(), prefixes[ended].tolist(), scores[ended].tolist(), strict=True
             ):
                 best[sentence] = [Hypothesis(prefix, score / penalty)]
-            still = (tokens != EOS_ID).nonzero().flatten()
+            still = moved_up(tokens != EOS_ID)
             if not len(still):
                 break
             alive, tokens, prefixes = alive[still], tokens[still], prefixes[still]

@@ -63,6 +63,17 @@ def end_at_limit(log_probs: Tensor, limits: Tensor, length: int) -> Tensor:
     return torch.where(reached[:, None, None], ended, log_probs)
 
 
+def moved_up(still_open: Tensor) -> Tensor:
+    """still_open (B,), with N true -> their indices (N,), so that few change their place.
+
+    The first N stay where they are; where one of them is closed, one of the others moves up.
+    """
+    where = still_open.nonzero().flatten()  # (N,)
+    rows = torch.arange(len(where), device=where.device)
+    rows[~still_open[: len(where)]] = where[where >= len(where)]
+    return rows
+
+
 class Search(Protocol):
     """Finds for each sentence its n best, best first.
 

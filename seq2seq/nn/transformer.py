@@ -93,15 +93,16 @@ class Transformer(nn.Module):
 
         With a cache, tokens may be decoded step by step; without one, once and all at a time.
         """
+        assert cached or width == 1, "beams share a cache"
         layers = []
         for layer in self.decoder:
             assert isinstance(layer, DecoderLayer)
             keys, values = layer.cross_attention.keys_and_values(memory, memory)  # (B, H, S, E)
-            rows, (_, heads, _, head_dim) = len(memory) * width, keys.shape
-            cache = keys.new_zeros(2, rows, heads, FIRST_ROOM, head_dim) if cached else (None, None)
+            size = (2, *keys.shape[:2], FIRST_ROOM, width, keys.shape[3])
+            cache = keys.new_zeros(size) if cached else (None, None)
             layers.append(LayerState(keys, values, cache[0], cache[1]))
         lengths = src_lens.new_zeros(len(memory) * width)
-        return DecoderState(layers, src_lens, lengths, width)
+        return DecoderState(layers, src_lens, lengths, src_lens.new_zeros(len(memory), width, 0))
 
     def decode(
         self, tokens: Tensor, state: DecoderState, cross_weights: list[Tensor] | None = None
@@ -110,13 +111,14 @@ class Transformer(nn.Module):
 
         A list `cross_weights` gets what each layer looked at in the source: (B, H, W * T, S).
         """
-        steps = tokens.shape[1]
-        after = state.advance(steps)
-        positions = state.lengths[:, None] + torch.arange(steps, device=tokens.device)  # (R, T)
+        steps = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = state.lengths[:, None] + steps  # (R, T)
+        after = state.advance(positions)
+        visible = after.visible(positions)
         x = self.tgt_embedding(tokens) + self.tgt_positions(positions, after.used)  # (R, T, D)
         x = dropout(x, self.rate if self.training else 0.0)
         for layer, cache in zip(self.decoder, state.layers, strict=True):
-            x = layer(x, cache, positions, after.used, state.memory_lens, cross_weights)
+            x = layer(x, cache, positions, visible, after.used, state.memory_lens, cross_weights)
         return self.decoder_norm(x), after
 
     def project(self, hidden: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, SearchConfig
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
-from seq2seq.decoding.search import Hypothesis, Search, end_at_limit, length_penalty
+from seq2seq.decoding.search import Hypothesis, Search, end_at_limit, length_penalty, moved_up
 
 Model = Callable[[tuple[int, ...]], Sequence[float]]
 """What was said so far -> log-probability of each next token."""
@@ -341,6 +341,13 @@ def test_the_search_begins_once_with_its_width_and_keeps_to_the_limits(search: S
     models = [random_model(seed) for seed in range(6)]
     search(Watched(models), torch.tensor([2, 7, 3, 1, 5, 4]), BOS_ID, config_of(width))
     assert asked == [width]
+
+
+@pytest.mark.parametrize("still", list(itertools.product([False, True], repeat=4)))
+def test_sentences_that_go_on_move_up_only_into_closed_places(still: tuple[bool, ...]) -> None:
+    rows = moved_up(torch.tensor(still)).tolist()
+    assert sorted(rows) == [row for row, goes_on in enumerate(still) if goes_on]
+    assert all(row == place for place, row in enumerate(rows) if still[place])
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 100])

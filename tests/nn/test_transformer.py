@@ -143,6 +143,36 @@ def test_rows_at_different_places_go_on_right(
         assert state.lengths.equal(place + 1)
 
 
+@pytest.mark.usefixtures("unwritten_memory_is_nan")
+@every_form
+def test_beams_of_sentences_at_different_places_go_on_right(form: AttentionForm) -> None:
+    """The oracle decodes each row's own past alone."""
+    network = build({}, form)
+    (src, lens), tgt = sentences(), targets(B * W)
+    begun = torch.tensor([3, 1, 2]).repeat_interleave(W)
+    _, state = network.decode(tgt[:, :3], begin(network, src, lens, W))
+    state = replace(state, lengths=begun)
+    said = [row[:n].tolist() for row, n in zip(tgt, begun.tolist(), strict=True)]
+    kept, memory = torch.arange(B), network.encode(src, lens)
+    choices = [
+        ([0, 1, 2], [[1, 0], [1, 1], [0, 1]]),
+        ([1, 0, 2], [[0, 0], [1, 0], [1, 1]]),
+        ([2, 1], [[1, 0], [0, 0]]),
+    ]
+    for going_on, beams in choices:
+        left = torch.tensor(going_on)
+        state, kept = state.select(left, torch.tensor(beams)), kept[left]
+        rows = (left[:, None] * W + torch.tensor(beams)).flatten().tolist()
+        new = torch.randint(3, 11, (len(rows), 1))
+        said = [said[row] + new[i].tolist() for i, row in enumerate(rows)]
+        hidden, state = network.decode(new, state)
+        for i, past in enumerate(said):
+            sentence = kept[i // W : i // W + 1]
+            alone = network.start(memory[sentence], lens[sentence])
+            expected, _ = network.decode(torch.tensor([past]), alone)
+            torch.testing.assert_close(hidden[i, 0], expected[0, -1])
+
+
 @every_form
 @every_variant
 def test_selecting_beams_then_a_step_equals_a_step_on_reordered_input(
