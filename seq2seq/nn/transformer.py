@@ -98,8 +98,12 @@ class Transformer(nn.Module):
         for layer in self.decoder:
             assert isinstance(layer, DecoderLayer)
             keys, values = layer.cross_attention.keys_and_values(memory, memory)  # (B, H, S, E)
-            size = (2, *keys.shape[:2], FIRST_ROOM, width, keys.shape[3])
-            cache = keys.new_zeros(size) if cached else (None, None)
+            if not cached:
+                layers.append(LayerState(keys, values, None, None))
+                continue
+            cache = keys.new_zeros(2, *keys.shape[:2], FIRST_ROOM, width, keys.shape[3])
+            # Every step folds heads into the batch, which strided ones would be copied for.
+            keys, values = keys.contiguous(), values.contiguous()
             layers.append(LayerState(keys, values, cache[0], cache[1]))
         lengths = src_lens.new_zeros(len(memory) * width)
         return DecoderState(layers, src_lens, lengths, src_lens.new_zeros(len(memory), width, 0))
