@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.config import EOS_ID, AttentionForm, SearchConfig
+from seq2seq.config import EOS_ID, AttentionForm, SearchConfig, one_of
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import Engine, NativeEngine
@@ -17,6 +17,8 @@ from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import load_model
 from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Translation(NamedTuple):
@@ -70,15 +72,21 @@ class Translator:
         config: SearchConfig | None = None,
         *,
         device: str = "auto",
+        precision: str = "fp32",
         attention: AttentionForm = "auto",
         batch_tokens: int = 4096,
     ) -> "Translator":
-        """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one."""
+        """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one.
+
+        Half precisions (bf16, fp16) are faster where the device multiplies in them; which
+        translation is found may then depend on the sentences beside it.
+        """
+        one_of("precision", precision, PRECISIONS)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         saved = load_model(path, attention=attention)
         try:
-            network = saved.network.to(torch.device(device))
+            network = saved.network.to(torch.device(device), PRECISIONS[precision])
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device={device} cannot be used: {reason}") from None

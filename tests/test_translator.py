@@ -22,7 +22,7 @@ from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords, train_subwords
-from seq2seq.translator import Translation, Translator
+from seq2seq.translator import PRECISIONS, Translation, Translator
 
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
 TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(90)]
@@ -423,3 +423,23 @@ def test_a_prefix_of_text_is_kept_and_cannot_make_the_translation_too_short() ->
     plain, alike, forced = random_translator().translate(sentences)
     assert plain == alike
     assert forced.startswith("tosu mino " * 8 + "tosu mino")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_scores_nearly_alike(precision: str, tmp_path: Path) -> None:
+    saved = SavedModel(random_network(), subwords(), subwords())
+    save_model(saved, tmp_path)
+    config = searching(1, alpha=1.0)
+    exact = Translator.load(tmp_path, config, device="cpu")
+    half = Translator.load(tmp_path, config, device="cpu", precision=precision)
+    assert isinstance(half.engine, NativeEngine)
+    assert half.engine.network.output.weight.dtype == PRECISIONS[precision]
+    pairs = zip(exact.n_best(TEXTS), half.n_best(TEXTS), strict=True)
+    alike = [(a.score, b.score) for (a,), (b,) in pairs if a.text == b.text]
+    assert len(alike) > len(TEXTS) / 2
+    assert all(b == pytest.approx(a, rel=0.1) for a, b in alike)
+
+
+def test_an_unknown_precision_lists_the_known(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="precision=int8 is unknown; choose one of fp32, bf16"):
+        Translator.load(tmp_path, precision="int8")

@@ -39,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-tokens", type=int, default=4096, help="source tokens of a batch (default: 4096)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    parser.add_argument(
+        "--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -61,7 +64,11 @@ def run(args: argparse.Namespace) -> None:
     else:
         lines = list(read_lines(args.input))
     translator = Translator.load(
-        args.model, config, device=args.device, batch_tokens=args.batch_tokens
+        args.model,
+        config,
+        device=args.device,
+        precision=args.precision,
+        batch_tokens=args.batch_tokens,
     )
     with tqdm(
         total=len(lines), unit="line", file=sys.stderr, disable=not sys.stderr.isatty()
