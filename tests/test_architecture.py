@@ -51,7 +51,7 @@ LIBRARIES = {
     "safetensors":       "model_folder",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
-    "numpy":             "data",
+    "numpy":             "data evaluation.significance",
     "filelock":          "data.cache",
     "lxml":              "data.formats",
     "polib":             "data.formats",
