@@ -12,6 +12,7 @@ import pytest
 
 from seq2seq.cli import main
 
+FILES = "test.de", "test2.de", "test.en", "train.de"
 GUIDE = (Path(__file__).parent.parent / "docs/evaluate.md").read_text(encoding="utf-8")
 
 
@@ -29,7 +30,7 @@ def flags(verb: str) -> set[str]:
     return {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help"}
 
 
-@pytest.mark.parametrize("verb", ["evaluate"])
+@pytest.mark.parametrize("verb", ["evaluate", "experiment"])
 def test_every_flag_is_in_a_command(verb: str) -> None:
     assert flags(verb) <= {word for words in commands(verb) for word in words}
 
@@ -39,7 +40,7 @@ def test_every_evaluation_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rng = random.Random(1)
-    for name in "test.de test2.de test.en train.de out.de old.de new.de newer.de".split():
+    for name in (*FILES, "out.de", "old.de", "new.de", "newer.de"):
         lines = [" ".join(rng.choices("abcdef", k=rng.randint(4, 9))) for _ in range(30)]
         Path(name).write_text("".join(f"{line}\n" for line in lines))
     assert commands("evaluate")

@@ -5,30 +5,24 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from seq2seq.reports import group_chart
+from seq2seq.reports import group_chart, score_words
 from seq2seq.reports.group_chart import Estimate, axis_of, chart
 from seq2seq.reports.page import page
-from seq2seq.reports.panels import stroke
+from seq2seq.reports.score_words import (
+    LOWER_IS_BETTER,
+    chance,
+    heading,
+    signed,
+    swatch,
+    verdict,
+)
 
-SURE = 0.05
-"""Below this chance a difference is called one."""
-LOWER_IS_BETTER = {"TER"}
 MOST_LINES = 12
 """Of lines named in a cell."""
 
-STYLE = f"""
+STYLE = f"""{score_words.STYLE}
 :root {{ --right: 0 158 115; --wrong: 213 94 0 }}
-body {{ max-width: 78rem }}
-h2 {{ margin: 2.5rem 0 .5rem }}
-th, td {{ padding: .3rem .8rem; text-align: left; vertical-align: top; white-space: nowrap }}
-td {{ border-top: 1px solid var(--line); font-variant-numeric: tabular-nums }}
 td.best {{ font-weight: 600 }} td.wide {{ white-space: normal }}
-small, .faint, dt {{ color: var(--faint); font-weight: normal }}
-code {{ font-size: .8rem; overflow-wrap: anywhere }}
-.swatch {{ display: inline-block; width: .8em; height: .8em; border-radius: 50% }}
-.chip {{ padding: .1rem .5rem; border-radius: .6rem; color: black; white-space: nowrap }}
-.better {{ background: #b5e5d2 }} .worse {{ background: #f8cfb0 }} .even {{ background: #e4e9ee }}
-.scroll {{ overflow-x: auto }}
 .charts {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(23rem, 100%), 1fr)) }}
 figure {{ margin: 0 1rem 1.5rem 0 }}
 figure table {{ font-size: .85rem }}
@@ -91,22 +85,12 @@ def _with_baseline(
 
 def _verdict(score: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
     """How sure a difference is, and which way it goes."""
-    change, chance = score["value"] - baseline["value"], score["p_value"]
-    if chance is None:
-        return f"{score['name']} {_signed(change)}"
-    good = (change < 0) == (score["name"] in LOWER_IS_BETTER)
-    word = "even" if chance >= SURE else "better" if good else "worse"
-    said = "no clear difference" if word == "even" else word
-    chip = f'<span class="chip {word}">{said}, {_chance(chance)}</span>'
-    return f"{score['name']} {_signed(change)} {chip}"
-
-
-def _signed(change: float, digits: int = 2) -> str:
-    return f"{change:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _chance(p_value: float) -> str:
-    return f"p = {p_value:.3f}" if p_value >= 0.0005 else "p &lt; 0.001"
+    change = score["value"] - baseline["value"]
+    said = f"{score['name']} {signed(change)}"
+    if score["p_value"] is None:
+        return said
+    style, word = verdict(score["name"], change, score["p_value"])
+    return f'{said} <span class="chip {style}">{word}, {chance(score["p_value"])}</span>'
 
 
 def _scores(comparison: Mapping[str, Any]) -> str:
@@ -114,13 +98,9 @@ def _scores(comparison: Mapping[str, Any]) -> str:
         name: list(group)
         for name, group in groupby(comparison["scores"], key=lambda score: score["name"])
     }
-    note = " (lower is better)"
-    head = "".join(
-        f'<th scope="col" colspan="2">{escape(name)}{note * (name in LOWER_IS_BETTER)}</th>'
-        for name in by_metric
-    )
+    head = "".join(f'<th scope="col" colspan="2">{heading(name)}</th>' for name in by_metric)
     rows = "\n".join(
-        f'<tr><td scope="row">{_swatch(index)} {escape(system)}</td>'
+        f'<tr><td scope="row">{swatch(index)} {escape(system)}</td>'
         + "".join(_score_cells(scores, index) for scores in by_metric.values())
         + "</tr>"
         for index, system in enumerate(comparison["systems"])
@@ -145,7 +125,7 @@ def _score_cells(scores: Sequence[Mapping[str, Any]], index: int) -> str:
     below = ""
     if index and scores[index]["p_value"] is not None:
         change = estimates[index].value - estimates[0].value
-        below = f"<br /><small>{_signed(change)}, {_chance(scores[index]['p_value'])}</small>"
+        below = f"<br /><small>{signed(change)}, {chance(scores[index]['p_value'])}</small>"
     picture = group_chart.row(estimates[index], axis_of(estimates), index)
     return f"<td{mark}>{estimates[index]}{below}</td><td>{picture}</td>"
 
@@ -168,13 +148,9 @@ def _estimate(score: Mapping[str, Any]) -> Estimate:
     return Estimate(score["value"], score["mean"], score["interval"])
 
 
-def _swatch(index: int) -> str:
-    return f'<span class="swatch" style="background: {stroke(index)[0]}"></span>'
-
-
 def _outputs(outputs: Sequence[Mapping[str, Any]]) -> str:
     rows = "\n".join(
-        f"<tr><td>{_swatch(index)} {escape(each['system'])}</td>"
+        f"<tr><td>{swatch(index)} {escape(each['system'])}</td>"
         f"<td>{each['length_ratio']:.3f}</td>"
         f"{_lines(each['empty'])}{_lines(each['long'])}{_lines(each['copies'])}</tr>"
         for index, each in enumerate(outputs)
@@ -227,7 +203,7 @@ def _charts(comparison: Mapping[str, Any]) -> str:
             "words of the reference",
         )
     )
-    legend = " &#160; ".join(f"{_swatch(n)} {escape(name)}" for n, name in enumerate(systems))
+    legend = " &#160; ".join(f"{swatch(n)} {escape(name)}" for n, name in enumerate(systems))
     intervals = comparison["scores"][0]["interval"] is not None
     whiskers = ' <span class="faint">&#160; with 95 % intervals</span>' if intervals else ""
     return f"""<h2>Long sentences and rare words</h2>
@@ -293,13 +269,13 @@ def _difference(baseline: str, system: str, each: Mapping[str, Any]) -> str:
     )
     before, after = each["baseline"], each["system"]
     sides = "".join(
-        f"<div><small>{_swatch(index)} {escape(name)}, chrF2 {side['chrf']:.1f}</small>"
+        f"<div><small>{swatch(index)} {escape(name)}, chrF2 {side['chrf']:.1f}</small>"
         f'<p dir="auto">{_marked(side["marked"])}</p></div>'
         for index, (name, side) in enumerate(((baseline, before), (system, after)))
     )
     change = after["chrf"] - before["chrf"]
     return f"""<article>
-<h4>line {each["line"]:,}: chrF2 {_signed(change, 1)}</h4>
+<h4>line {each["line"]:,}: chrF2 {signed(change, 1)}</h4>
 <dl>{listed}</dl>
 <div class="sides">{sides}</div>
 </article>

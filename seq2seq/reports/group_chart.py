@@ -8,7 +8,7 @@ from seq2seq.reports.panels import Axis, number, stroke
 
 WIDTH, HEIGHT = 420, 260
 LEFT, RIGHT, TOP, BOTTOM = 44, WIDTH - 8, 10, HEIGHT - 52
-ROW_WIDTH, ROW_HEIGHT = 150, 22
+ROW_WIDTH, MIDDLE = 150, 11
 
 STYLE = """
 svg.chart { width: 100% } svg.row { width: 9.5rem; vertical-align: middle }
@@ -46,18 +46,31 @@ def axis_of(estimates: Sequence[Estimate]) -> Axis:
 
 def row(estimate: Estimate, axis: Axis, index: int) -> str:
     """The interval of the series of this index, on an axis that all rows share."""
-    x, low, high = (
-        6 + axis.share(value) * (ROW_WIDTH - 12)
-        for value in (estimate.value, estimate.low, estimate.high)
+    low, high = (_place(axis, value) for value in (estimate.low, estimate.high))
+    line = f"M{low:.1f} {MIDDLE}H{high:.1f}"
+    whisker = f'<path class="whisker" stroke="{stroke(index)[0]}" d="{line}" />'
+    return _row(str(estimate), whisker, [estimate.value], axis, index)
+
+
+def dots(values: Sequence[float], axis: Axis, index: int) -> str:
+    """Several values of the series of this index, on an axis that all rows share."""
+    return _row(", ".join(f"{value:.2f}" for value in values), "", values, axis, index)
+
+
+def _row(said: str, below: str, values: Sequence[float], axis: Axis, index: int) -> str:
+    circles = "".join(
+        f'<circle cx="{_place(axis, value):.1f}" cy="{MIDDLE}" r="4" fill="{stroke(index)[0]}" />'
+        for value in values
     )
-    colour, y = stroke(index)[0], ROW_HEIGHT / 2
     return (
-        f'<svg class="row" viewBox="0 0 {ROW_WIDTH} {ROW_HEIGHT}" role="img">'
-        f"<title>{estimate}</title>"
-        f'<path class="grid" d="M0 {y}H{ROW_WIDTH}" />'
-        f'<path class="whisker" stroke="{colour}" d="M{low:.1f} {y}H{high:.1f}" />'
-        f'<circle cx="{x:.1f}" cy="{y}" r="4" fill="{colour}" /></svg>'
+        f'<svg class="row" viewBox="0 0 {ROW_WIDTH} {2 * MIDDLE}" role="img">'
+        f'<title>{said}</title><path class="grid" d="M0 {MIDDLE}H{ROW_WIDTH}" />'
+        f"{below}{circles}</svg>"
     )
+
+
+def _place(axis: Axis, value: float) -> float:
+    return 6 + axis.share(value) * (ROW_WIDTH - 12)
 
 
 def chart(
