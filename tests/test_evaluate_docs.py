@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.apps import experiment
 from seq2seq.cli import main
 
 FILES = "test.de", "test2.de", "test.en", "train.de"
@@ -49,3 +50,24 @@ def test_every_evaluation_runs(
         assert main() == 0, capsys.readouterr().err
         assert "BLEU" in capsys.readouterr().out
     assert Path("report.html").is_file()
+
+
+def make_run(command: list[str]) -> int:
+    """Instead of a training."""
+    if "--run" in command:
+        Path(command[command.index("--run") + 1]).mkdir()
+    return 0
+
+
+def test_every_experiment_is_planned_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without training: tests/apps/test_experiment.py does that."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(experiment, "_child", make_run)
+    for name in ("base.yaml", "wide.yaml"):
+        Path(name).write_text("# a configuration\n")
+    for words in commands("experiment"):
+        assert main(words[1:]) == 0
+    assert Path("runs/experiment/base/seed-3/test.done").is_file()
+    assert Path("runs/wide/report.html").is_file()

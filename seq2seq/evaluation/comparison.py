@@ -121,7 +121,7 @@ def compare_in_depth(
     below = 2 if train is None else RARE
     lengths, unit = measured(references[0] if sources is None else sources)
     of = "reference" if sources is None else "source"
-    rare = f"words seen less than {RARE} times in training"
+    rare = f"words seen fewer than {RARE} times in training"
     rare = "words seen only once in the references" if train is None else rare
     name, *others = systems
     return Comparison(

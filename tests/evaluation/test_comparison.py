@@ -165,7 +165,7 @@ def test_a_comparison_scores_every_group_and_all_of_it_is_plain_data() -> None:
     )
     lengths, rare = found.groupings
     assert lengths.title == "Length of the reference, in words"
-    assert "less than 10 times in training" in rare.title
+    assert "fewer than 10 times in training" in rare.title
     for grouping in found.groupings:
         assert sum(group.sentences for group in grouping.groups) == 20
         for group in grouping.groups:
