@@ -108,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
         status = work(trial)
         if status in STOPPED:
             print("stopped; the same command goes on", file=sys.stderr)
+            status = max(status, 128 - status)
             break
         if status:
             failed[trial] = f"{trial}: {trial.command[0]} failed with status {status}"

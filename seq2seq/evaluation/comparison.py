@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from seq2seq.evaluation.differences import Differences, differences
 from seq2seq.evaluation.metrics import new_bleu
-from seq2seq.evaluation.significance import SystemScore, compare, told
+from seq2seq.evaluation.significance import SystemScore, compare, how_tested
 from seq2seq.evaluation.words import Found, scored_words, word_scores
 
 RARE = 10
@@ -128,7 +128,7 @@ def compare_in_depth(
         systems=list(systems),
         sentences=len(references[0]),
         references=len(references),
-        test=told(paired, resamples),
+        test=how_tested(paired, resamples),
         scores=scores(systems, references, metrics),
         groupings=[
             grouping(f"Length of the {of}, in {unit}", by_length(lengths)),

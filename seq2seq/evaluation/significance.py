@@ -117,7 +117,7 @@ class Pooled:
         return getattr(self.metric, name)
 
 
-def told(paired: str, resamples: int) -> str:
+def how_tested(paired: str, resamples: int) -> str:
     """For readers."""
     if paired == "bootstrap":
         return f"paired bootstrap, {resamples:,} resamples"
