@@ -256,7 +256,8 @@ def _differences(baseline: str, found: Mapping[str, Any]) -> str:
 worse in {counts[2]:,}.</p>
 <div class="share">{bar}</div>
 <p>Below are the largest differences. Words that the other system does not have there are marked:
-<mark class="right">in the reference</mark>, <mark class="wrong">not there, or not once more</mark>.</p>
+<mark class="right">in the reference</mark>,
+<mark class="wrong">not there, or not once more</mark>.</p>
 {lists}"""
 
 
