@@ -27,6 +27,7 @@ VERBS = {
     "clean": "write a corpus without the pairs that rules reject, and those beside it",
     "translate": "translate lines of text with a trained model",
     "evaluate": "score translations against references: BLEU, chrF, TER",
+    "experiment": "train and test configurations with several seeds, and compare them",
     "plot": "draw training curves, or heat maps of where a model looks",
     "average": "average checkpoints of a run into a model folder",
 }

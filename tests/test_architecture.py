@@ -53,7 +53,7 @@ LIBRARIES = {
     "safetensors":       "model_folder",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
-    "numpy":             "data",
+    "numpy":             "data evaluation.significance",
     "filelock":          "data.cache",
     "lxml":              "data.formats",
     "polib":             "data.formats",
