@@ -17,7 +17,7 @@ from seq2seq.decoding.alignment import Links, align
 from seq2seq.engine import Engine, NativeEngine, check_lengths
 from seq2seq.errors import ConfigError
 from seq2seq.text.subwords import Subwords
-from seq2seq.translation import Translation
+from seq2seq.translation import BLANK, Translation
 
 Ids = Sequence[int]
 
@@ -66,13 +66,16 @@ class SecondLook:
     def score(
         self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
     ) -> list[TokenScores]:
-        """`first` is the number of the first line in errors."""
+        """`first` is the number of the first line in errors. A BLANK translation has no tokens."""
         src, tgt = self._src(sentences, first), self._tgt(translations, first)
         found: dict[int, TokenScores] = {}
         for index, log_probs in self._looks(self.engine.log_probs, src, tgt):
             tokens = self.tgt_subwords.pieces([*tgt[index], EOS_ID])
             found[index] = TokenScores(tokens, log_probs.tolist())
-        return [found[index] for index in range(len(src))]
+        nothing = TokenScores([], [])
+        return [
+            nothing if said == BLANK else found[index] for index, said in enumerate(translations)
+        ]
 
     def align(
         self, sentences: Sequence[str], translations: Sequence[str | Translation]

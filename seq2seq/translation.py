@@ -12,3 +12,7 @@ class Translation(NamedTuple):
     """Log-probability over the length penalty."""
     tokens: Sequence[int] | None = None
     """The subwords that the model said, without end token; None where nobody kept them."""
+
+
+BLANK = Translation("", 0.0)
+"""Of a blank line, about which no model was asked."""

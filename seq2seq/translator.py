@@ -18,6 +18,7 @@ from seq2seq.model_folder import load_model
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords
+from seq2seq.translation import BLANK
 from seq2seq.translation import Translation as Translation  # what n_best gives
 
 NOTHING = Hypothesis([], -math.inf)
@@ -80,7 +81,7 @@ class Translator:
         `progress` is called with the number of sentences that have just been finished.
         """
         requests = self._requests(sentences)
-        results = [[Translation("", 0.0)] for _ in sentences]
+        results = [[BLANK] for _ in sentences]
         tell = progress or (lambda _: None)
         tell(sum(not request.src for request in requests))
         for index, hypotheses in self._search(requests):
