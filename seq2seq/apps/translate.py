@@ -19,7 +19,6 @@ from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention,
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell, write_rows
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import decode_lines, read_lines
-from seq2seq.errors import ConfigError
 from seq2seq.reports.files import check_output, write
 
 
@@ -47,15 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alpha", type=float, default=1.0, help="exponent of the length penalty (default: 1.0)"
     )
-    parser.add_argument(
-        "--mbr",
-        choices=mbr.NAMES,
-        help="of the --candidates, the translation that is most like all of them (minimum Bayes "
-        "risk); its score is the expected chrF or BLEU",
-    )
-    parser.add_argument(
-        "--candidates", type=int, metavar="N", help="that --mbr has a choice of (default: --beam)"
-    )
+    mbr.add_flags(parser)
     parser.add_argument(
         "--alignment", action="store_true", help="which words translate which: 0-0 1-2 ..."
     )
@@ -86,23 +77,31 @@ def run(args: argparse.Namespace) -> None:
     from seq2seq.translator import Translator
 
     at_least("batch-tokens", args.batch_tokens, 1)
-    config = _search_config(args)
+    config = SearchConfig(
+        beam=args.beam,
+        n_best=args.n_best,
+        length_penalty=args.length_penalty,
+        alpha=args.alpha,
+    )
     if args.attention is not None:
         check_output("--attention", args.attention)
     lines = _read(args)
     utility = mbr.utility_for(args.mbr, args.model) if args.mbr else None
     translator = Translator.load(
-        args.model, config, device=args.device, batch_tokens=args.batch_tokens
+        args.model,
+        mbr.with_candidates(config, args),
+        device=args.device,
+        batch_tokens=args.batch_tokens,
     )
     with tqdm(
         total=len(lines), unit="line", file=sys.stderr, disable=not sys.stderr.isatty()
     ) as bar:
         found = translator.n_best([line.sentence for line in lines], bar.update)
     if utility is not None:
-        found = [mbr.reranked(each, utility, config)[: args.n_best] for each in found]
+        found = [mbr.reranked(each, utility, config)[: config.n_best] for each in found]
     told = tell(translator, lines, found, Asked(args.token_scores, args.alignment))
     writer = WRITERS[args.output_format or format_of(args.output)]
-    rows = chain.from_iterable(map(writer, count(), lines, told, repeat(args.n_best)))
+    rows = chain.from_iterable(map(writer, count(), lines, told, repeat(config.n_best)))
     write_rows(rows, args.output)
     if args.attention is not None:
         with_text = [number for number, line in enumerate(lines) if line.sentence.text.strip()]
@@ -110,20 +109,6 @@ def run(args: argparse.Namespace) -> None:
         maps = translator.attention(sentences, [found[number][0] for number in with_text])
         content = draw_attention(examples_of(sentences, maps), args.attention)
         write("--attention", args.attention, content)
-
-
-def _search_config(args: argparse.Namespace) -> SearchConfig:
-    if args.candidates is not None and args.mbr is None:
-        raise ConfigError(f"--candidates {args.candidates} needs --mbr, which chooses from them.")
-    candidates = args.beam if args.candidates is None else args.candidates
-    if args.mbr is not None and args.n_best > candidates:
-        raise ConfigError(f"--n-best {args.n_best} is more than the {candidates} candidates.")
-    return SearchConfig(
-        beam=args.beam,
-        n_best=args.n_best if args.mbr is None else candidates,
-        length_penalty=args.length_penalty,
-        alpha=args.alpha,
-    )
 
 
 def _read(args: argparse.Namespace) -> list[Line]:
