@@ -4,44 +4,24 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from seq2seq.config import EOS_ID, AttentionForm, SearchConfig, one_of
+from seq2seq.config import AttentionForm, SearchConfig, one_of
+from seq2seq.data.batch import batches
+from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import Engine, NativeEngine
-from seq2seq.errors import ConfigError, SentenceError
+from seq2seq.engine import Engine, NativeEngine, check_lengths
+from seq2seq.errors import ConfigError
 from seq2seq.model_folder import load_model
+from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords
+from seq2seq.translation import BLANK
+from seq2seq.translation import Translation as Translation  # what n_best gives
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class Translation(NamedTuple):
-    """One way to say it."""
-
-    text: str
-    score: float
-    """Log-probability over the length penalty."""
-
-
-class AttentionMap(NamedTuple):
-    """Where the decoder looked while it said a translation."""
-
-    translation: str
-    src: list[str]
-    """S subwords, the end token last."""
-    tgt: list[str]
-    """T subwords, the end token last."""
-    weights: Tensor
-    """(L, H, T, S) in fp32, of each layer and head: when it chose tgt[t], how much it looked at
-    src[s]; sums to 1 over s."""
-
-
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
 
@@ -108,44 +88,36 @@ class Translator:
         `progress` is called with the number of sentences that have just been finished.
         """
         requests = self._requests(sentences)
-        results = [[Translation("", 0.0)] for _ in sentences]
+        results = [[BLANK] for _ in sentences]
         tell = progress or (lambda _: None)
         tell(sum(not request.src for request in requests))
         for index, hypotheses in self._search(requests):
             results[index] = [
-                Translation(self.tgt_subwords.decode(each.tokens), each.score)
+                Translation(self.tgt_subwords.decode(each.tokens), each.score, each.tokens)
                 for each in hypotheses
             ]
             tell(1)
         return results
 
     def attention(
-        self, sentences: Sequence[str], translations: Sequence[str] | None = None
+        self, sentences: Sequence[str], translations: Sequence[str | Translation] | None = None
     ) -> list[AttentionMap]:
         """Where the model looks while it says these translations, or else its own best ones."""
-        assert isinstance(self.engine, NativeEngine), "another engine keeps its weights to itself"
-        requests = self._requests(sentences)
-        src = [request.src for request in requests]
         if translations is None:
-            tgt: list[list[int]] = [[] for _ in src]
-            for index, hypotheses in self._search(requests):
-                tgt[index] = hypotheses[0].tokens
-        else:
-            tgt = self.tgt_subwords.encode_all(translations)
-            self._check_lengths(tgt, "translation")
-        weights: dict[int, Tensor] = {}
-        for batch in self._batches([[*ids, EOS_ID] for ids in src]):  # blank ones, too
-            told = self.engine.cross_attention([src[i] for i in batch], [tgt[i] for i in batch])
-            weights.update(zip(batch, told, strict=True))
-        return [
-            AttentionMap(
-                self.tgt_subwords.decode(tgt[index]),
-                self.src_subwords.pieces([*src[index], EOS_ID]),
-                self.tgt_subwords.pieces([*tgt[index], EOS_ID]),
-                weights[index],
-            )
-            for index in range(len(src))
-        ]
+            translations = [found[0] for found in self.n_best(sentences)]
+        return self._second_look.attention(sentences, translations)
+
+    def score(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
+    ) -> list[TokenScores]:
+        """How likely these translations are; `first` is the number of the first line in errors."""
+        return self._second_look.score(sentences, translations, first)
+
+    def align(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation]
+    ) -> list[Links]:
+        """Which words of these translations stand for which words of the sentences."""
+        return self._second_look.align(sentences, translations)
 
     def with_config(self, config: SearchConfig) -> "Translator":
         """The same model, searched in another way."""
@@ -153,22 +125,17 @@ class Translator:
             self.engine, self.src_subwords, self.tgt_subwords, config, self.batch_tokens
         )
 
+    @property
+    def _second_look(self) -> SecondLook:
+        return SecondLook(self.engine, self.src_subwords, self.tgt_subwords, self.batch_tokens)
+
     def _requests(self, sentences: Sequence[str | Sentence]) -> list[Request]:
         whole = [Sentence(each) if isinstance(each, str) else each for each in sentences]
         src = self.src_subwords.encode_all([each.text for each in whole])
-        self._check_lengths(src, "sentence")
+        check_lengths(self.engine, src, "sentence", first=1)
         prefixes = self.tgt_subwords.encode_all([each.prefix for each in whole])
-        self._check_lengths(prefixes, "prefix")
+        check_lengths(self.engine, prefixes, "prefix", first=1)
         return [Request(ids, prefix) for ids, prefix in zip(src, prefixes, strict=True)]
-
-    def _check_lengths(self, encoded: Sequence[Sequence[int]], what: str) -> None:
-        longest = self.engine.max_length
-        for number, ids in enumerate(encoded, start=1):
-            if longest is not None and len(ids) + 1 > longest:
-                raise SentenceError(
-                    f"{what} {number} has {len(ids) + 1} subwords, the end token counted, but "
-                    f"this model's positions end at {longest}; split the sentence."
-                )
 
     def _search(self, requests: Sequence[Request]) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
         """The index of each sentence with text and what was found for it, at least NOTHING."""
@@ -179,10 +146,6 @@ class Translator:
 
     def _batches(self, encoded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Indices of sentences with text, longest first, padded source tokens within budget."""
-        order = [index for index, ids in enumerate(encoded) if ids]
-        order.sort(key=lambda index: len(encoded[index]), reverse=True)
-        start = 0
-        while start < len(order):
-            size = max(1, self.batch_tokens // (len(encoded[order[start]]) + 1))
-            yield order[start : start + size]
-            start += size
+        there = [index for index, ids in enumerate(encoded) if ids]
+        for batch in batches([len(encoded[index]) + 1 for index in there], self.batch_tokens):
+            yield [there[place] for place in batch]

@@ -270,7 +270,7 @@ def test_sinusoidal_positions_reach_a_sentence_of_700_subwords() -> None:
     whole = log_probs_of(random_network(), ids, best.tokens)
     wanted = torch.tensor([*best.tokens, EOS_ID])
     assert best.score == pytest.approx(float(whole.gather(1, wanted[:, None]).mean()), abs=1e-3)
-    assert found == [Translation(subwords().decode(best.tokens), best.score)]
+    assert found == [Translation(subwords().decode(best.tokens), best.score, best.tokens)]
 
 
 def test_any_object_with_a_search_is_an_engine() -> None:
