@@ -1,0 +1,98 @@
+"""Several processes search at once, each with an engine of its own."""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+from seq2seq.allocator import keep_freed_memory
+from seq2seq.config import SearchConfig
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import Engine
+from seq2seq.errors import ConfigError
+
+
+class WorkersEngine:
+    """Hands each batch to a process that is free, of `count` that share torch's threads.
+
+    `make` makes the engine in each of them; it and what it makes an engine of must be picklable.
+    The processes end with this object. Like all that starts processes, it wants a script to have
+    its `if __name__ == "__main__":`.
+    """
+
+    def __init__(self, make: Callable[[], Engine], count: int) -> None:
+        threads = max(1, torch.get_num_threads() // count)
+        self.parallel = count
+        workers = [_Worker(make, threads) for _ in range(count)]  # all load at the same time
+        self.max_length: int | None = None
+        self._free: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in workers:
+            self.max_length = worker.receive()
+            self._free.put(worker)
+
+    def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        worker = self._free.get()
+        try:
+            found: list[list[Hypothesis]] = worker.ask(batch, config)
+            return found
+        finally:
+            self._free.put(worker)  # a dead one, too: it says so to everyone who asks
+
+
+class _Worker:
+    """This side of one process."""
+
+    def __init__(self, make: Callable[[], Engine], threads: int) -> None:
+        context = multiprocessing.get_context("spawn")  # torch has threads: no fork
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, make, threads), daemon=True)
+        # Ctrl-C goes to all processes of a terminal, but is for the first one to answer.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()  # so that the death of the process is the end of the connection
+
+    def ask(self, batch: Sequence[Request], config: SearchConfig) -> Any:
+        with suppress(BrokenPipeError):
+            self.connection.send((batch, config))
+        return self.receive()
+
+    def receive(self) -> Any:
+        try:
+            answer = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join(10)
+            raise ConfigError(
+                f"a worker process has died (exit code {self.process.exitcode}), perhaps because "
+                f"memory ran out; use fewer workers or a smaller batch_tokens."
+            ) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> None:
+    """The other side: say the engine's max_length, then answer until nobody asks any more."""
+    keep_freed_memory()
+    torch.set_num_threads(threads)
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            engine = make()
+            connection.send(engine.max_length)
+        except Exception as error:
+            connection.send(error)
+            return
+        while True:
+            batch, config = connection.recv()
+            try:
+                connection.send(engine.search(batch, config))
+            except Exception as error:
+                connection.send(error)
