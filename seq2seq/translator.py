@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -123,7 +123,7 @@ class Translator:
 
     def stream(
         self, sentences: Iterable[str | Sentence], first: int = 1
-    ) -> Iterator[list[Translation]]:
+    ) -> Generator[list[Translation], None, None]:
         """The same one after the other, in memory that does not grow, for any number of sentences.
 
         `first` is the number of the first one in errors. An error of one sentence, or of

@@ -23,6 +23,7 @@ FLOORS = {
     # part of seq2seq  the other parts that it may import
     "errors":       "",
     "allocator":    "",
+    "memory":       "",
     "config":       "errors",
     "text":         BASE,
     "nn":           BASE,
@@ -33,9 +34,12 @@ FLOORS = {
     "model_folder": f"{BASE} text nn",
     "engine":       f"{BASE} nn data decoding",
     "sentence":     "",
-    "translator":   f"{BASE} text nn data decoding model_folder engine sentence",
-    "training":     f"{MODEL} evaluation",
-    "apps":         f"{MODEL} evaluation training reports allocator",
+    "pipeline":     f"{BASE} decoding memory",
+    "workers":      f"{BASE} decoding engine allocator",
+    "translator":   f"{BASE} text nn data decoding model_folder engine sentence pipeline workers",
+    "verification": "sentence translator",
+    "training":     f"{MODEL} evaluation memory",
+    "apps":         f"{MODEL} evaluation training reports allocator verification workers",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -43,8 +47,8 @@ FLOORS = {
 
 LIBRARIES = {
     # library            the only places that may import it
-    "torch":             "nn data decoding model_folder engine translator training apps.train "
-                         "evaluation.corpus_bleu",
+    "torch":             "nn data decoding memory model_folder engine pipeline workers translator "
+                         "training apps.train evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
     "jsonargparse":      "apps.train",
