@@ -6,7 +6,7 @@ comes next, decodes and writes what is finished. Memory does not grow with the n
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class Pipeline:
     def __init__(self, search: BatchSearch, *, parallel: int, batch_tokens: int) -> None:
         self.search, self.parallel, self.batch_tokens = search, parallel, batch_tokens
 
-    def run(self, lines: Iterable[Line]) -> Iterator[Line]:
+    def run(self, lines: Iterable[Line]) -> Generator[Line, None, None]:
         """The same lines in the same order, finished.
 
         If `lines` ends with an error, that error comes after all that came before it.
