@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq import pipeline
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig, SearchConfig, SubwordConfig
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.request import Request
@@ -294,8 +295,9 @@ def test_any_object_with_a_search_is_an_engine() -> None:
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 64, 4096])
 def test_batches_of_similar_sentences_stay_within_the_budget_or_are_one_sentence(
-    batch_tokens: int,
+    batch_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pipeline, "WINDOW_BATCHES", 10**6)
     engine = Echo()
     translator = Translator(engine, subwords(), subwords(), batch_tokens=batch_tokens)
     translator.translate(LINES)
