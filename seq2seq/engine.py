@@ -35,6 +35,10 @@ class Engine(Protocol):
     def max_length(self) -> int | None:
         """Most source tokens, the end token counted; None for no bound."""
 
+    @property
+    def parallel(self) -> int:
+        """How many searches may run at once, each in a thread of its own."""
+
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         """One batch -> the n best of each sentence."""
 
@@ -76,6 +80,8 @@ class ModelStepper:
 
 class NativeEngine:
     """Searches with our own network, on its device."""
+
+    parallel = 1
 
     def __init__(self, network: Transformer) -> None:
         self.network = network

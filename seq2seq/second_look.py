@@ -7,14 +7,14 @@ subwords of the search that are looked at.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from seq2seq.config import EOS_ID
 from seq2seq.data.batch import batches
 from seq2seq.decoding.alignment import Links, align
-from seq2seq.engine import Engine, NativeEngine, check_lengths
+from seq2seq.engine import Engine, check_lengths
 from seq2seq.errors import ConfigError
 from seq2seq.text.subwords import Subwords
 from seq2seq.translation import BLANK, Translation
@@ -49,13 +49,21 @@ class AttentionMap(NamedTuple):
     src[s]; sums to 1 over s."""
 
 
+@runtime_checkable
+class LookingEngine(Engine, Protocol):
+    """An engine that can be asked; see `NativeEngine`."""
+
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]: ...
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]: ...
+
+
 class SecondLook:
     """Asks an engine about sentences and their translations, line by line, blank ones too."""
 
     def __init__(
         self, engine: Engine, src_subwords: Subwords, tgt_subwords: Subwords, batch_tokens: int
     ) -> None:
-        if not isinstance(engine, NativeEngine):
+        if not isinstance(engine, LookingEngine):
             raise ConfigError(
                 f"{type(engine).__name__} does not tell how likely a token is, nor where the model "
                 f"looks: token scores, alignments and attention are the native engine's."

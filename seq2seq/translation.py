@@ -12,6 +12,8 @@ class Translation(NamedTuple):
     """Log-probability over the length penalty."""
     tokens: Sequence[int] | None = None
     """The subwords that the model said, without end token; None where nobody kept them."""
+    pieces: int = 1
+    """How many the sentence was split into because it was too long."""
 
 
 BLANK = Translation("", 0.0)

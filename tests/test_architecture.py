@@ -25,6 +25,7 @@ FLOORS = {
     # part of seq2seq  the other parts that it may import
     "errors":       "",
     "allocator":    "",
+    "memory":       "",
     "config":       "errors",
     "text":         BASE,
     "nn":           BASE,
@@ -35,12 +36,15 @@ FLOORS = {
     "model_folder": f"{BASE} text nn",
     "engine":       f"{BASE} nn data decoding",
     "sentence":     "",
+    "pipeline":     f"{BASE} data decoding memory",
+    "workers":      f"{BASE} data decoding engine allocator",
     "translation":  "",
     "second_look":  f"{BASE} text data decoding engine translation",
     "translator":   f"{BASE} text nn data decoding model_folder engine sentence translation "
-                    "second_look",
-    "training":     f"{MODEL} evaluation",
-    "apps":         f"{MODEL} evaluation training reports allocator",
+                    "second_look pipeline workers",
+    "verification": "sentence translation translator",
+    "training":     f"{MODEL} evaluation memory",
+    "apps":         f"{MODEL} evaluation training reports allocator verification workers",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -48,8 +52,8 @@ FLOORS = {
 
 LIBRARIES = {
     # library            the only places that may import it
-    "torch":             "nn data decoding model_folder engine second_look translator training "
-                         "apps.train evaluation.corpus_bleu",
+    "torch":             "nn data decoding memory model_folder engine second_look pipeline workers "
+                         "translator training apps.train evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
     "jsonargparse":      "apps.train",

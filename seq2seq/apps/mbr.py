@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from seq2seq.config import SearchConfig
@@ -37,6 +37,16 @@ def with_candidates(config: SearchConfig, args: argparse.Namespace) -> SearchCon
     if config.n_best > candidates:
         raise ConfigError(f"--n-best {config.n_best} is more than the {candidates} candidates.")
     return replace(config, n_best=candidates)
+
+
+def chooser(
+    args: argparse.Namespace, config: SearchConfig
+) -> Callable[[list[Translation]], list[Translation]]:
+    """What is written, best first, of what a search `with_candidates` has found."""
+    if args.mbr is None:
+        return lambda found: found
+    utility = utility_for(args.mbr, args.model)
+    return lambda found: reranked(found, utility, config)[: args.n_best]
 
 
 def utility_for(name: str, model: str) -> Utility:

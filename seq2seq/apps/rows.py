@@ -67,13 +67,12 @@ class Asked(NamedTuple):
 
 def tell(
     translator: "Translator",
-    lines: Sequence[Line],
-    found: Sequence[Sequence[Translation]],
+    lines: Sequence[tuple[Line, Sequence[Translation]]],
     asked: Asked,
 ) -> list[list[dict[str, Any]]]:
     """The fields of each translation of each line, a second look taken if need be."""
-    texts = [line.sentence.text for line, said in zip(lines, found, strict=True) for _ in said]
-    flat = [each for said in found for each in said]
+    texts = [line.sentence.text for line, found in lines for _ in found]
+    flat = [each for _, found in lines for each in found]
     rows: list[dict[str, Any]] = [
         {"translation": each.text, "score": round(each.score, DIGITS)} for each in flat
     ]
@@ -84,7 +83,7 @@ def tell(
         for row, scores in zip(rows, translator.score(texts, flat), strict=True):
             row |= token_fields(scores)
     rest = iter(rows)
-    return [list(islice(rest, len(said))) for said in found]
+    return [list(islice(rest, len(found))) for _, found in lines]
 
 
 def token_fields(scores: "TokenScores") -> dict[str, Any]:

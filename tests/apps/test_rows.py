@@ -255,12 +255,16 @@ def test_a_mistake_is_one_line_and_exits_with_2(
     assert said in error
 
 
-@pytest.mark.parametrize("sentences", [0, MOST_SENTENCES + 1])
-def test_too_many_heat_maps_or_none_are_refused_before_anything_is_translated(
-    sentences: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("many.txt").write_text("\n" + "kare\n" * sentences)
-    assert main(["translate", "run", "many.txt", "--attention", "a.html"]) == 2
-    expected = f"many.txt has {sentences} sentences; choose 1 to {MOST_SENTENCES}."
-    assert capsys.readouterr().err == f"error: --attention a.html: {expected}\n"
+def test_the_first_sentences_with_text_get_heat_maps() -> None:
+    Path("many.txt").write_text("\n" + "kare\n" * (MOST_SENTENCES + 1))
+    assert main(["translate", "run", "many.txt", "--attention", "a.html", "--output", "out"]) == 0
+    assert Path("a.html").read_text().count("<h2") == MOST_SENTENCES
+    assert len(Path("out").read_text().splitlines()) == MOST_SENTENCES + 2
+
+
+def test_without_a_sentence_there_is_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("blank.txt").write_text("\n \n")
+    assert main(["translate", "run", "blank.txt", "--attention", "a.html"]) == 2
+    expected = f"blank.txt has 0 sentences; choose 1 to {MOST_SENTENCES}."
+    assert f"error: --attention a.html: {expected}" in capsys.readouterr().err
     assert not Path("a.html").exists()
