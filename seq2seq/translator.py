@@ -17,6 +17,7 @@ from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import load_model
 from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords
+from seq2seq.text.terms import Terms
 
 
 class Translation(NamedTuple):
@@ -151,7 +152,10 @@ class Translator:
         self._check_lengths(src, "sentence")
         prefixes = self.tgt_subwords.encode_all([each.prefix for each in whole])
         self._check_lengths(prefixes, "prefix")
-        return [Request(ids, prefix) for ids, prefix in zip(src, prefixes, strict=True)]
+        constraints = [
+            Terms(each.terms, self.tgt_subwords) if each.terms else None for each in whole
+        ]
+        return list(map(Request, src, prefixes, constraints))
 
     def _check_lengths(self, encoded: Sequence[Sequence[int]], what: str) -> None:
         longest = self.engine.max_length
