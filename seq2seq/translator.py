@@ -152,10 +152,13 @@ class Translator:
         self._check_lengths(src, "sentence")
         prefixes = self.tgt_subwords.encode_all([each.prefix for each in whole])
         self._check_lengths(prefixes, "prefix")
-        constraints = [
-            Terms(each.terms, self.tgt_subwords) if each.terms else None for each in whole
+        return [
+            Request(ids, prefix, constraint=self._constraint(sentence.terms))
+            for sentence, ids, prefix in zip(whole, src, prefixes, strict=True)
         ]
-        return list(map(Request, src, prefixes, constraints))
+
+    def _constraint(self, terms: Sequence[str]) -> Terms | None:
+        return Terms(terms, self.tgt_subwords) if terms else None
 
     def _check_lengths(self, encoded: Sequence[Sequence[int]], what: str) -> None:
         longest = self.engine.max_length

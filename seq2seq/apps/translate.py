@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from seq2seq.allocator import keep_freed_memory
+from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import decode_lines, read_lines
 from seq2seq.errors import ConfigError
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-tokens", type=int, default=4096, help="source tokens of a batch (default: 4096)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    add_term_flags(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -56,17 +58,22 @@ def run(args: argparse.Namespace) -> None:
         length_penalty=args.length_penalty,
         alpha=args.alpha,
     )
+    requirements = Requirements.of(args)
     if args.input is None:
         lines = list(decode_lines(sys.stdin.buffer, "standard input"))
     else:
         lines = list(read_lines(args.input))
+    sentences = [requirements.sentence(line) for line in lines]
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )
     with tqdm(
         total=len(lines), unit="line", file=sys.stderr, disable=not sys.stderr.isatty()
     ) as bar:
-        found = translator.n_best(lines, bar.update)
+        found = translator.n_best(sentences, bar.update)
+    for sentence, (best, *_) in zip(sentences, found, strict=True):
+        requirements.see(sentence, best.text)
+    requirements.tell()
 
     def rows() -> Iterator[str]:
         for index, each in enumerate(found):

@@ -1,8 +1,12 @@
 """Beam search for translations that must hold phrases, each exactly as often as asked.
 
 Grid beam search (Hokamp and Liu 2017) gives a beam of its own to the beginnings that hold n of the
-phrases, since those that hold fewer are always likelier. Its beams are dealt out dynamically here,
-as by Post and Vilar (2018): what one of them does not need the others get.
+phrases, since those that hold fewer are always likelier. Here, as in Post and Vilar (2018), beams
+are dealt out anew at each step: what the ones do not need the others get.
+
+A phrase's first token is chosen, those after it are given: neither their probability nor their
+number counts. It says nothing about a translation that its URL is a long or an unlikely one, and
+a mean over all tokens would be the better, the more were said besides.
 """
 
 import math
@@ -25,7 +29,7 @@ MOST_BEAMS = 4
 class ConstrainedSearch:
     """A `Search`, see search.py, under one constraint for each sentence.
 
-    Each draft goes on with its likeliest tokens, and with all that help it to a missing phrase; it
+    A draft goes on with its W likeliest tokens, and with all that help it to a missing phrase; it
     may end when it is complete. `limits` should leave room for the phrases. Where nothing complete
     is found within them, it is the best of what misses least.
     """
@@ -68,31 +72,34 @@ class ConstrainedSearch:
 
 
 class Draft(NamedTuple):
-    """A beginning of a translation."""
+    """A translation, or a beginning of one."""
 
     beam: int
-    """Which one of the step before it goes on with."""
+    """Which draft of the step before it goes on with."""
     tokens: tuple[int, ...]
+    """With the end token, if it has ended."""
+    chosen: int
+    """How many tokens are not given."""
     score: float
-    """Its log-probability."""
+    """Log-probability of those."""
     lost: float
-    """Log-probability given up against the likeliest token wherever it was free to choose. Unlike
-    scores, this compares drafts at different places of a phrase."""
+    """How much higher it were if each of those had been the likeliest. Unlike scores, this
+    compares drafts of which one has more yet to choose."""
     state: Any
     standing: Standing
 
 
 class SentenceSearch:
-    """The drafts of one sentence, and what has been finished."""
+    """The drafts of one sentence, and what has come to its end."""
 
     def __init__(self, constraint: Constraint, limit: int, config: SearchConfig) -> None:
         self.constraint, self.limit, self.config = constraint, limit, config
         begun = constraint.standing(constraint.start)
-        self.drafts = [Draft(0, (), 0.0, 0.0, constraint.start, begun)]
         self.width = config.beam * min(1 + begun.missing, MOST_BEAMS)
+        self.drafts = [Draft(0, (), 0, 0.0, 0.0, constraint.start, begun)]
         self._finished: list[Draft] = []
         self._wrong: list[Draft] = []
-        """What came to its end, but holds something too seldom or too often."""
+        """Ended, but holds something too seldom or too often."""
 
     def filled(self, width: int) -> list[Draft]:
         """The drafts, and the first one again for each beam that has none: nobody reads those."""
@@ -107,7 +114,7 @@ class SentenceSearch:
             grown = [each for beam, row in enumerate(rows) for each in self._grow(beam, *row)]
         else:
             ends = enumerate(log_probs[:, EOS_ID].tolist())
-            grown = [self._next(beam, EOS_ID, end, 0.0) for beam, end in ends if end > -math.inf]
+            grown = [self._next(beam, EOS_ID, end, end) for beam, end in ends if end > -math.inf]
         ended = [each for each in grown if each.tokens[-1] == EOS_ID]
         self._finished += [each for each in ended if each.standing.complete]
         self._wrong += [each for each in ended if not each.standing.complete]
@@ -120,85 +127,88 @@ class SentenceSearch:
     ) -> Iterator[Draft]:
         """What one draft may become: log_probs (V,), and the largest of them with their tokens."""
         draft, seen, fitting = self.drafts[beam], set[int](), 0
+        may_end = draft.standing.complete or (draft.standing.over and not draft.standing.missing)
         for token, gained in chain(zip(tokens, values, strict=True), by_likelihood(log_probs)):
-            if fitting == self.config.beam or not gained > -math.inf:
+            if not gained > -math.inf:
                 break
-            if token in seen or (token == EOS_ID and not may_end(draft.standing)):
+            if token in seen or (token == EOS_ID and not may_end):
                 continue
             seen.add(token)
             yield (grown := self._next(beam, token, gained, values[0]))
             fitting += token != EOS_ID and grown.standing.over == draft.standing.over
+            if fitting == self.config.beam:
+                break
         helpful = [token for token in self.constraint.helpful(draft.state) if token not in seen]
         for token, gained in zip(helpful, log_probs[helpful].tolist(), strict=True):
             if gained > -math.inf:
                 yield self._next(beam, token, gained, values[0])
 
     def _next(self, beam: int, token: int, gained: float, best: float) -> Draft:
-        draft = self.drafts[beam]
-        tokens, score, lost = (*draft.tokens, token), draft.score + gained, draft.lost
-        if token == EOS_ID:
-            return Draft(beam, tokens, score, lost + best - gained, draft.state, draft.standing)
-        state = self.constraint.read(draft.state, token)
-        standing = self.constraint.standing(state)
-        if draft.standing.inside is None or standing.rest >= draft.standing.rest:
-            lost += best - gained
-        return Draft(beam, tokens, score, lost, state, standing)
+        _, tokens, chosen, score, lost, state, before = self.drafts[beam]
+        standing = before
+        if token != EOS_ID:
+            state = self.constraint.read(state, token)
+            standing = self.constraint.standing(state)
+        if before.inside is None or standing.rest >= before.rest:
+            chosen, score, lost = chosen + 1, score + gained, lost + best - gained
+        return Draft(beam, (*tokens, token), chosen, score, lost, state, standing)
 
     def _is_settled(self, going: Sequence[Draft]) -> bool:
-        """As many are finished as the beam is wide, and whatever goes on has lost more already."""
+        """As many are finished as the plain beam is wide, and one of them has lost no more than
+        anything that goes on."""
         if len(self._finished) < self.config.beam:
             return not going
-        in_time = (each.lost for each in going if not is_late(each, self.limit))
-        return sorted(each.lost for each in self._finished)[self.config.beam - 1] <= min(
-            in_time, default=math.inf
-        )
+        in_time = [each.lost for each in going if not is_late(each, self.limit)]
+        return min(each.lost for each in self._finished) <= min(in_time, default=math.inf)
 
     def found(self) -> list[Hypothesis]:
         """The n best, best first; without a complete one, the best of those that miss least."""
         least = min((each.standing.missing for each in self._wrong), default=0)
         ended = self._finished or [d for d in self._wrong if d.standing.missing == least]
         found = [
-            Hypothesis(list(tokens[:-1]), score / length_penalty(len(tokens), self.config))
-            for _, tokens, score, *_ in ended
+            Hypothesis(
+                list(each.tokens[:-1]), each.score / length_penalty(each.chosen, self.config)
+            )
+            for each in ended
         ]
         return sorted(found, key=lambda each: each.score, reverse=True)[: self.config.n_best]
 
 
-def may_end(standing: Standing) -> bool:
-    """Complete, or beyond help with nothing missing."""
-    return standing.complete or (standing.over and not standing.missing)
-
-
 def is_late(draft: Draft, limit: int) -> bool:
-    """There is no room for what it misses."""
+    """There is no room left for what it misses."""
     return len(draft.tokens) + draft.standing.rest + 1 > limit
 
 
 def by_likelihood(log_probs: Tensor) -> Iterator[tuple[int, float]]:
-    """All tokens: (V,) -> token and its log-probability, likeliest first. Slow, so asked last."""
-    values, tokens = log_probs.sort(descending=True)
-    yield from zip(tokens.tolist(), values.tolist(), strict=True)
+    """log_probs (V,) -> tokens with their log-probabilities, the likeliest first, some twice."""
+    for size in (min(100, len(log_probs)), len(log_probs)):  # few ask for more than a hundred
+        values, tokens = log_probs.topk(size)
+        yield from zip(tokens.tolist(), values.tolist(), strict=True)
 
 
 def dealt(drafts: Sequence[Draft], slots: int, limit: int) -> list[Draft]:
-    """Those that go on: `slots` of them.
+    """Those that go on, as many as there are slots.
 
-    The slots are dealt in turn to those that miss none of the phrases, one of them, and so on; and
-    of each of these, in turn, to those between phrases and those inside of each one. Of those
-    between phrases the likeliest come first, of those inside one those that have lost least. What
-    is late comes last of all.
+    The slots are dealt in turn to the drafts that miss no phrase, to those that miss one, and so
+    on; and among each of these, in turn, to those between phrases, the likeliest first, and those
+    inside of each one, which has lost least first. The late ones get what is left.
     """
-    banks = defaultdict[tuple[bool, int], dict[int | None, list[Draft]]](lambda: defaultdict(list))
+    banks: dict[tuple[bool, int], dict[int | None, list[Draft]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for draft in drafts:
         standing = draft.standing
         banks[is_late(draft, limit), standing.missing][standing.inside].append(draft)
-    ranked = []
+    turns = []
     for (late, missing), parts in banks.items():
-        places = []
+        ranked = []
         for inside, part in parts.items():
-            part.sort(key=lambda each: -each.score if each.standing.inside is None else each.lost)
-            places += [(place, inside is not None, each) for place, each in enumerate(part)]
-        places.sort(key=lambda each: each[:2])
-        ranked += [(late, rank, missing, each) for rank, (*_, each) in enumerate(places)]
-    ranked.sort(key=lambda each: each[:3])
-    return [draft for *_, draft in ranked[:slots]]
+            if inside is None:
+                part.sort(key=lambda each: each.score / each.chosen, reverse=True)
+            else:
+                part.sort(key=lambda each: each.lost)
+            ranked += [((place, inside is not None), each) for place, each in enumerate(part)]
+        ranked.sort(key=lambda pair: pair[0])
+        turns += [((late, turn, missing), each) for turn, (_, each) in enumerate(ranked)]
+    turns.sort(key=lambda pair: pair[0])
+    return [draft for _, draft in turns[:slots]]

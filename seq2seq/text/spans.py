@@ -8,8 +8,10 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 # What neither a URL nor a sentence's end in it holds: space, brackets, quotes, CJK punctuation.
-_STOP = r"\s()<>\[\]{}\"“”„«»‘’`|\\\u3000-\u303f\uff00-\uff20\uff3b-\uff40\uff5b-\uff65"
+_STOP = r"\s()<>\[\]{}\"“”„«»\u2018\u2019`|\\\u3000-\u303f\uff00-\uff20\uff3b-\uff40\uff5b-\uff65"
 _ROUND = rf"\([^{_STOP}]*\)"
+_SCHEME = r"\b[A-Za-z][A-Za-z0-9+.-]*://"
+_LEFT = r"(?:(?<!\w)[$€£¥]\s?|(?<![\w.,])[+\u2212-]?)"
 _UNITS = (
     r"[kcdmµμn]?m[²³2]?|[kmµμ]?g|[kcdm]?l|[mµμn]?s|[kMGTm]?(?:W|V|J|Pa|Hz|Wh)|[kMGT]i?[Bb]|mA|"
     r"km/h|m/s|mph|ft|mi|lbs?|oz|min|h|px|dpi|°[CF]?|[%‰€$£¥]|USD|EUR|GBP|CHF"
@@ -17,10 +19,10 @@ _UNITS = (
 
 KINDS = {
     # name    what it looks like
-    "url": rf"(?i:\b[a-z][a-z0-9+.-]*://|\bwww\.)(?:{_ROUND}|[^{_STOP}])*(?:{_ROUND}|[^{_STOP}.,;:!?'])",
+    "url": rf"(?:{_SCHEME}|\bwww\.)(?:{_ROUND}|[^{_STOP}])*(?:{_ROUND}|[^{_STOP}.,;:!?'])",
     "email": r"(?<![\w.+-])\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+",
     "tag": r"</?[A-Za-z_][\w:.-]*(?:\s[^<>]*)?/?>",
-    "number": rf"(?:(?<!\w)[$€£¥]\s?|(?<![\w.,])[+−-]?)\d+(?:[.,:/]\d+)*(?:\s?(?:{_UNITS}))?(?!\w)",
+    "number": rf"{_LEFT}\d+(?:[.,:/]\d+)*(?:\s?(?:{_UNITS}))?(?!\w)",
 }  # fmt: skip
 
 

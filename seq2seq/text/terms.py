@@ -5,10 +5,11 @@ What is counted is text, however it is cut into subwords.
 
 from codecs import getincrementaldecoder
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from seq2seq.config import UNK_ID
+from seq2seq.text.normalize import clean
 from seq2seq.text.occurrences import MARK, Matcher, marked, occurrences
 from seq2seq.text.words import SPACED, in_words
 
@@ -65,27 +66,39 @@ class Way(NamedTuple):
 BEGINNING = Place(0, "", b"")
 
 
-class Terms:
-    """A `decoding.constraint.Constraint`: each term as often as it is listed.
+def how_often(terms: Iterable[str]) -> dict[str, int]:
+    """How often each term stands in a text that holds them all as often as they are listed: "sea"
+    and "sea horse" make "sea" stand there twice."""
+    listed = Counter(filter(None, map(clean, terms)))
+    return {
+        text: sum(times * occurrences(text, other) for other, times in listed.items())
+        for text in listed
+    }
 
-    A term inside another one counts, too: "sea" and "sea horse" ask for "sea" twice. Terms that the
-    subwords cannot write are left out.
+
+def not_held(terms: Iterable[str], text: str) -> list[str]:
+    """The terms that do not stand in the text as often as `how_often` says."""
+    return [
+        term for term, times in how_often(terms).items() if occurrences(term, clean(text)) != times
+    ]
+
+
+class Terms:
+    """A `decoding.constraint.Constraint`: each term as often as `how_often` says.
+
+    Those that the subwords cannot write are left out.
     """
 
     def __init__(self, terms: Sequence[str], speller: Speller) -> None:
         self._spellings = speller.spellings
-        listed = Counter(term for term in terms if UNK_ID not in speller.spell(term))
-        self.texts = list(listed)
-        self.asked = [
-            sum(times * occurrences(text, other) for other, times in listed.items())
-            for text in self.texts
-        ]
-        patterns = [marked(text) for text in self.texts]
+        asked = how_often([term for term in terms if UNK_ID not in speller.spell(clean(term))])
+        self.asked = tuple(asked.values())
+        patterns = [marked(text) for text in asked]
         # With the space before a term, so that a lone space is a beginning of it.
         self._matcher = Matcher([*patterns, *(f" {pattern}" for pattern in patterns)])
         self._ways: dict[tuple[int, bytes], list[Way]] = {}
         self._sizes = []
-        for term, text in enumerate(self.texts):
+        for term, text in enumerate(asked):
             spaced = speller.spell(text)
             self._sizes.append(len(spaced))
             self._pave(term, spaced)
@@ -93,7 +106,7 @@ class Terms:
         self._read: dict[tuple[Place, int], tuple[Place, list[int]]] = {}
         self._standings: dict[State, Standing] = {}
         self._helpful: dict[State, list[int]] = {}
-        self.start = State(BEGINNING, (0,) * len(self.texts))
+        self.start = State(BEGINNING, (0,) * len(self.asked))
 
     def _pave(self, term: int, tokens: Sequence[int]) -> None:
         """Note each step of this way to write a term, where it is taken."""
@@ -133,15 +146,13 @@ class Terms:
 
     def _terms_at(self, node: int) -> list[int]:
         """The terms that end here, those with a space before them not counted again."""
-        return [index for index in self._matcher.ends(node) if index < len(self.texts)]
+        return [index for index in self._matcher.ends(node) if index < len(self.asked)]
 
     def _counts_at_end(self, state: State) -> tuple[int, ...]:
         """How often each term stands there if the text ends here."""
         if not in_words(state.place.last):
             return state.counts
-        return counted(
-            state.counts, self._terms_at(self._matcher.step(state.place.node, MARK))
-        )
+        return counted(state.counts, self._terms_at(self._matcher.step(state.place.node, MARK)))
 
     def standing(self, state: State) -> Standing:
         if state not in self._standings:
@@ -168,7 +179,7 @@ class Terms:
             rest=rest,
             inside=inside,
             over=any(count > asked for count, asked in zip(state.counts, self.asked, strict=True)),
-            complete=counts == tuple(self.asked),
+            complete=counts == self.asked,
         )
 
     def helpful(self, state: State) -> list[int]:
@@ -186,12 +197,10 @@ class Terms:
                     found[way.token] = None
         return list(found)
 
-
     def _leads(self, place: Place, way: Way) -> bool:
         """This way can be taken here."""
         there, _ = self._followed(place, way.token)
         return there.cut == way.cut and way.node in self._matcher.beginnings(there.node)
-
 
     def _glues(self, place: Place, token: int) -> bool:
         """The token would glue a word to a comma."""
