@@ -14,7 +14,8 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, SearchConfig
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.constrained import ConstrainedSearch
-from seq2seq.decoding.rules import ForcedPrefix, Request
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.rules import ForcedPrefix
 from seq2seq.decoding.search import Hypothesis, Rule, length_penalty
 from seq2seq.text.terms import Terms
 
@@ -95,7 +96,7 @@ def constrained(
     [*((each, Letters()) for each in TERMS), *((each, Overlapping()) for each in TERMS[:-1])],
     ids=lambda each: "+".join(each) if isinstance(each, list) else type(each).__name__,
 )
-@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES)
+@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES[::2])
 def test_search_of_full_width_finds_the_best_of_all_that_hold_the_terms(
     texts: list[str], penalty: Literal["length", "gnmt"], alpha: float, speller: Letters
 ) -> None:
@@ -130,15 +131,15 @@ def test_whatever_the_width_every_term_is_there_exactly_as_often_as_asked(beam: 
 
 def test_a_wide_beam_is_seldom_far_from_the_best_and_a_narrow_one_never_above_it() -> None:
     full, better = config_of(400), 0
-    models = [random_model(seed) for seed in range(20)]
-    texts = [TERMS[1 + seed % 8] for seed in range(20)]
+    models = [random_model(seed) for seed in range(8)]
+    texts = [TERMS[1 + seed] for seed in range(8)]
     best = constrained(models, texts, full)
     for beam in (1, 5):
         found = constrained(models, texts, config_of(beam))
         for one, other in zip(found, best, strict=True):
             assert one[0].score <= other[0].score + 1e-5
             better += one[0].tokens == other[0].tokens
-    assert better >= 25
+    assert better >= 10
 
 
 def test_a_score_without_given_tokens_is_that_of_the_plain_search() -> None:
