@@ -1,5 +1,6 @@
 """Terms on the whole trip, from flags to translated lines; counting in the text is the oracle."""
 
+import argparse
 import random
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from test_translator import TEXTS, random_network, searching
 
+from seq2seq.apps.term_flags import add_term_flags
 from seq2seq.cli import main
 from seq2seq.config import SubwordConfig
 from seq2seq.engine import NativeEngine
@@ -17,6 +19,7 @@ from seq2seq.text.subwords import Subwords, train_subwords
 from seq2seq.text.terms import not_held
 from seq2seq.translator import Translator
 
+GUIDE = (Path(__file__).parent.parent / "docs/terms.md").read_text(encoding="utf-8")
 URL, MAIL, TAG, NUMBER = "https://a.b/straße?x=今", "kare@tosu.de", "<b>", "5 km"
 LINES = [
     f"kare {URL} tosu, {URL}.",
@@ -129,3 +132,40 @@ def test_an_unknown_kind_is_named(capsys: pytest.CaptureFixture[str]) -> None:
         main(["translate", "model", "--protect", "urls"])
     assert stop.value.code == 2
     assert "--protect: invalid choice: 'urls'" in capsys.readouterr().err
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def test_every_command_of_the_guide_runs_and_shows_every_flag(
+    model: SavedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_model(model, Path("runs/mine"))
+    (glossary,) = (each for each in blocks("text") if "\t" in each)
+    Path("terms.tsv").write_text(glossary)
+    Path("page.en").write_text(f"a car {TAG}\nthe car park {URL}\n5 km\n", encoding="utf-8")
+    asked = [["<b>"], [URL], []], [[], [URL], ["5 km"]], [["Fahrzeug", TAG], ["Parkplatz", URL], []]
+    commands = [line.split() for line in "".join(blocks("bash")).splitlines()]
+    for words, terms in zip(commands, asked, strict=True):
+        assert main(words[1:]) == 0
+        lines = Path("page.de").read_text(encoding="utf-8").splitlines()
+        assert [not_held(*pair) for pair in zip(terms, lines, strict=True)] == [[], [], []]
+    parser = argparse.ArgumentParser(add_help=False)
+    add_term_flags(parser)
+    flags = {flag for each in parser._actions for flag in each.option_strings}
+    assert flags <= {word for words in commands for word in words}
+
+
+def test_the_python_of_the_guide_runs(
+    model: SavedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_model(model, Path("runs/mine"))
+    (example,) = (each for each in blocks("text") if "import Translator" in each)
+    exec(compile(example, "guide", "exec"), {})
+    assert not not_held(["Fahrzeug", "example.org"], capsys.readouterr().out)
