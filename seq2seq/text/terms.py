@@ -5,7 +5,7 @@ What is counted is text, however it is cut into subwords.
 
 from codecs import getincrementaldecoder
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from seq2seq.config import UNK_ID
@@ -115,11 +115,9 @@ class Terms:
             before = (node, cut)
             written += self._spellings[token]
             whole, cut = whole_characters(written)
-            node = 0
-            space = " " * whole.startswith(" ")
+            space, node = " " * whole.startswith(" "), 0
             for character in space + marked(whole[len(space) :]).removesuffix(MARK):
                 node = self._matcher.step(node, character)
-            # Not where the matcher is: there another term may have a longer beginning.
             way = Way(term, token, len(tokens) - done, node, cut)
             self._ways.setdefault(before, []).append(way)
 
@@ -163,21 +161,13 @@ class Terms:
         counts = self._counts_at_end(state)
         missing = [max(asked - count, 0) for count, asked in zip(counts, self.asked, strict=True)]
         rest = sum(times * size for times, size in zip(missing, self._sizes, strict=True))
-        inside = None
-        for node in self._matcher.beginnings(state.place.node):
-            begun = [
-                way
-                for way in self._ways.get((node, state.place.cut), ())
-                if missing[way.term] and (node or state.place.cut)
-            ]
-            if begun:
-                inside = begun[0].term
-                rest += begun[0].left - self._sizes[inside]
-                break
+        begun = next((way for inside, way in self._ways_on(state, counts) if inside), None)
+        if begun is not None:
+            rest += begun.left - self._sizes[begun.term]
         return Standing(
             missing=sum(missing),
             rest=rest,
-            inside=inside,
+            inside=None if begun is None else begun.term,
             over=any(count > asked for count, asked in zip(state.counts, self.asked, strict=True)),
             complete=counts == self.asked,
         )
@@ -188,17 +178,25 @@ class Terms:
         return self._helpful[state]
 
     def _help(self, state: State) -> list[int]:
-        counts, found = self._counts_at_end(state), dict[int, None]()
+        place, counts = state.place, self._counts_at_end(state)
+        ways = (
+            way.token
+            for inside, way in self._ways_on(state, counts)
+            if self._leads(place, way) and (inside or not self._glues(place, way.token))
+        )
+        return list(dict.fromkeys(ways))
+
+    def _ways_on(self, state: State, counts: Sequence[int]) -> Iterator[tuple[bool, Way]]:
+        """Steps along missing terms: those inside of one, the longest beginning first, then those
+        that begin one."""
+        cut = state.place.cut
         for node in self._matcher.beginnings(state.place.node):
-            for way in self._ways.get((node, state.place.cut), ()):
-                if counts[way.term] < self.asked[way.term] and self._leads(state.place, way):
-                    if not (node or state.place.cut) and self._glues(state.place, way.token):
-                        continue
-                    found[way.token] = None
-        return list(found)
+            for way in self._ways.get((node, cut), ()):
+                if counts[way.term] < self.asked[way.term]:
+                    yield bool(node or cut), way
 
     def _leads(self, place: Place, way: Way) -> bool:
-        """This way can be taken here."""
+        """The step brings the text here to where it leads: not if a word goes on."""
         there, _ = self._followed(place, way.token)
         return there.cut == way.cut and way.node in self._matcher.beginnings(there.node)
 
