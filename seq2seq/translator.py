@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
+from seq2seq.text.terms import Terms, shared
 from seq2seq.translation import BLANK
 from seq2seq.translation import Translation as Translation  # what n_best gives
 from seq2seq.workers import WorkersEngine
@@ -164,8 +166,12 @@ class Translator:
             return Line(number, [request] if request.src else [])
         if self.too_long == "split":
             texts = split(whole.text, lambda text: self._fits(self.src_subwords.encode(text)))
-            sentences = [replace(whole, text=texts[0])]
-            sentences += [replace(whole, text=text, prefix="") for text in texts[1:]]
+            shares = shared(whole.terms, texts)
+            prefixes = chain([whole.prefix], repeat(""))
+            sentences = [
+                Sentence(text, prefix, terms)
+                for text, prefix, terms in zip(texts, prefixes, shares, strict=False)
+            ]
             pieces = [piece for piece in map(self._request, sentences) if piece.src]
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
@@ -173,7 +179,8 @@ class Translator:
 
     def _request(self, sentence: Sentence) -> Request:
         src = self.src_subwords.encode(sentence.text)
-        return Request(src, self.tgt_subwords.encode(sentence.prefix))
+        constraint = Terms(sentence.terms, self.tgt_subwords) if sentence.terms else None
+        return Request(src, self.tgt_subwords.encode(sentence.prefix), constraint=constraint)
 
     def _translations(self, line: Line) -> list[Translation]:
         """One piece after the other: the best of each, the second best of each ..."""
