@@ -88,7 +88,8 @@ class Translator:
         if engine != "native":
             # By name: it stands on a higher floor, and few have its library.
             load = importlib.import_module("seq2seq.interop.targets").load
-            return cls(*load(path, engine, device, precision), config, batch_tokens)
+            other, src, tgt = load(path, engine, device, precision)
+            return cls(other, src, tgt, config, batch_tokens)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         saved = load_model(path, attention=attention)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError, CorpusError
@@ -42,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export into a folder beside OUT, check it, move it to its place."""
     at_least("--check", args.check, 0)
-    if args.check_tgt is not None and args.check_src is None:
-        raise ConfigError(f"--check-tgt {args.check_tgt} translates --check-src; name that, too.")
+    text = _text(args.check_src, args.check_tgt)
     if args.output.is_file() or (args.output.is_dir() and any(args.output.iterdir())):
         raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
+    keep_freed_memory()
     from seq2seq.interop.targets import export
     from seq2seq.model_folder import find_model, load_model
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(dir=args.output.parent, prefix=".exporting-") as scratch:
         exported = export(saved, args.to, Path(scratch) / "model", args.quantize)
         if args.check:
-            examples = _examples(args, exported)
+            examples = _examples(text, args.check, exported)
             comparison = _compare(args.to, saved, exported, examples)
             sizes = [_size(folder) for folder in (find_model(args.model), exported.folder)]
             print(*report(comparison, examples, exported, sizes), sep="\n")
@@ -75,21 +76,36 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def _examples(args: argparse.Namespace, exported: "Exported") -> "list[Example]":
+def _text(src: str | None, tgt: str | None) -> tuple[list[str], list[str] | None] | None:
+    """Lines to compare on, and their translations; None where no file is named."""
+    if src is None:
+        if tgt is not None:
+            raise ConfigError(f"--check-tgt {tgt} translates --check-src; name that, too.")
+        return None
+    lines = list(read_lines(src))
+    if not any(line.strip() for line in lines):
+        raise CorpusError(f"{src} has no line to translate.")
+    references = None if tgt is None else list(read_lines(tgt))
+    if references is not None and len(lines) != len(references):
+        raise CorpusError(
+            f"{src} has {len(lines)} lines but {tgt} has {len(references)}; line n of one must "
+            f"translate line n of the other."
+        )
+    return lines, references
+
+
+def _examples(
+    text: tuple[list[str], list[str] | None] | None, count: int, exported: "Exported"
+) -> "list[Example]":
     from seq2seq.interop.sample import made_up, of_text
 
-    if args.check_src is None:
-        return made_up(args.check, exported)
-    src = list(read_lines(args.check_src))
-    tgt = None if args.check_tgt is None else list(read_lines(args.check_tgt))
-    if tgt is not None and len(src) != len(tgt):
-        raise CorpusError(
-            f"{args.check_src} has {len(src)} lines but {args.check_tgt} has {len(tgt)}; line n of "
-            f"one must translate line n of the other."
-        )
-    examples = of_text(src, tgt, exported)[: args.check]
+    if text is None:
+        return made_up(count, exported)
+    examples = of_text(*text, exported)[:count]
     if not examples:
-        raise CorpusError(f"{args.check_src} has no line that could be translated.")
+        raise CorpusError(
+            f"--check-src has no line of less than {exported.about.max_length} subwords."
+        )
     return examples
 
 

@@ -116,8 +116,8 @@ class CTranslate2Engine:
 
 def refuse_unable(batch: Sequence[Request], config: SearchConfig) -> None:
     """Raise one ConfigError about all settings and wishes that it cannot follow."""
-    found = unable(config, SearchConfig(), ABILITIES, "search.")
-    wishes = [unable(each, Request([]), REQUESTS, "") for each in batch]
+    found = unable(config, ABILITIES, "search.")
+    wishes = [unable(each, REQUESTS, "") for each in batch]
     found += dict.fromkeys(wish for each in wishes for wish in each)
     refuse("engine=ctranslate2 cannot search like this", found)
 
