@@ -21,7 +21,7 @@ from seq2seq.evaluation.metrics import bleu
 from seq2seq.interop.extras import TARGETS
 
 if TYPE_CHECKING:
-    from seq2seq.interop.comparison import Comparison
+    from seq2seq.interop.agreement import Agreement
     from seq2seq.interop.exported import Exported
     from seq2seq.interop.sample import Example
     from seq2seq.model_folder import SavedModel
@@ -56,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
         exported = export(saved, args.to, Path(scratch) / "model", args.quantize)
         if args.check:
             examples = _examples(text, args.check, exported)
-            comparison = _compare(args.to, saved, exported, examples)
+            agreement = _compare(args.to, saved, exported, examples)
             sizes = [_size(folder) for folder in (find_model(args.model), exported.folder)]
-            print(*report(comparison, examples, exported, sizes), sep="\n")
-            if args.quantize is None and not comparison.equal:
+            print(*report(agreement, examples, exported, sizes), sep="\n")
+            if args.quantize is None and not agreement.equal:
                 print(
                     f"error: {args.to} does not say what {args.model} says, so {args.output} is "
                     f"not written; please report it.",
@@ -111,9 +111,9 @@ def _examples(
 
 def _compare(
     name: str, saved: "SavedModel", exported: "Exported", examples: "Sequence[Example]"
-) -> "Comparison":
+) -> "Agreement":
     from seq2seq.engine import NativeEngine
-    from seq2seq.interop.comparison import compare
+    from seq2seq.interop.agreement import compare
     from seq2seq.interop.targets import target
 
     other = target(name).engine(exported, "cpu", "fp32")
@@ -121,13 +121,13 @@ def _compare(
 
 
 def report(
-    comparison: "Comparison",
+    agreement: "Agreement",
     examples: "Sequence[Example]",
     exported: "Exported",
     sizes: Sequence[int],
 ) -> Iterator[str]:
     """Lines of text: a table of before and after, and every translation that differs."""
-    before, after = comparison.native, comparison.other
+    before, after = agreement.native, agreement.other
     total, about = len(examples), exported.about
     said = [
         [exported.tgt_subwords.decode(each.tokens) for each in found.best]
@@ -145,15 +145,15 @@ def report(
         scores = [bleu(texts, [references], about.tgt_lang) for texts in said]
         yield row("BLEU", *(f"{score.value:.2f}" for score in scores)) + f"  {scores[0].signature}"
     yield (
-        f"given translations: log-probabilities differ by at most {comparison.forced:.1e} "
+        f"given translations: log-probabilities differ by at most {agreement.forced:.1e} "
         f"({total} sentences)"
     )
-    ties = f", {len(comparison.ties)} of them ties" if comparison.ties else ""
-    yield f"greedy search: {len(comparison.greedy)} of {total} translations differ{ties}"
-    differing = comparison.differing
+    ties = f", {len(agreement.ties)} of them ties" if agreement.ties else ""
+    yield f"greedy search: {len(agreement.greedy)} of {total} translations differ{ties}"
+    differing = agreement.differing
     yield (
         f"beam search: {len(differing)} of {total} translations differ, scores by at most "
-        f"{comparison.score_difference:.1e}"
+        f"{agreement.score_difference:.1e}"
     )
     for number in differing:
         yield f"  line {examples[number].number}"

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
+from seq2seq.engine import ScoringEngine
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.refusal import Abilities, unable
-from seq2seq.interop.targets import ScoringEngine
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.embedding import sinusoids

@@ -9,9 +9,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 
 from seq2seq.config import PAD_ID, ModelConfig, SubwordConfig
+from seq2seq.engine import ScoringEngine
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.sample import Example, made_up
-from seq2seq.interop.targets import ScoringEngine, export, target
+from seq2seq.interop.targets import export, target
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords, train_subwords

@@ -16,6 +16,7 @@ from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.interop.targets import export
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.sentence import Sentence
+from seq2seq.translation import BLANK
 from seq2seq.translator import Translator
 
 pytestmark = pytest.mark.export
@@ -113,6 +114,19 @@ def test_log_probabilities_are_ours_and_nothing_for_what_is_never_said(tmp_path:
         torch.testing.assert_close(a, b, atol=1e-4, rtol=0)
 
 
+def test_translations_are_scored_and_nothing_is_told_of_attention(tmp_path: Path) -> None:
+    saved = random_model()
+    other, _ = opened(saved, "ctranslate2", tmp_path)
+    engines = NativeEngine(saved.network), other
+    ours, theirs = (Translator(e, saved.src_subwords, saved.tgt_subwords) for e in engines)
+    lines, said = TEXTS[:6], TEXTS[6:12]
+    for a, b in zip(ours.score(lines, said), theirs.score(lines, said), strict=True):
+        assert a.tokens == b.tokens
+        assert a.log_probs == pytest.approx(b.log_probs, abs=1e-4)
+    with pytest.raises(ConfigError, match="engine=ctranslate2 does not tell where each layer"):
+        theirs.align(lines, said)
+
+
 def test_what_it_cannot_search_for_is_refused_all_at_once(tmp_path: Path) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Newer(SearchConfig):
@@ -144,7 +158,7 @@ def test_a_translator_takes_a_model_a_run_and_what_was_exported(kind: str, tmp_p
     expected = native.with_config(search_of(1)).translate(lines)
     found = Translator.load(place, search_of(1), engine="ctranslate2", device="cpu")
     assert found.translate(lines) == expected
-    assert found.with_config(search_of(4, n_best=2)).n_best(lines)[0] == [("", 0.0)]
+    assert found.with_config(search_of(4, n_best=2)).n_best(lines)[0] == [BLANK]
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
 
 
@@ -192,7 +206,9 @@ def test_its_own_translator_needs_nothing_else(joint: bool, tmp_path: Path) -> N
 
 def test_a_sentence_beyond_the_table_of_positions_is_named(tmp_path: Path) -> None:
     export(random_model(), "ctranslate2", tmp_path)
-    translator = Translator.load(tmp_path, search_of(1), engine="ctranslate2", device="cpu")
+    translator = Translator.load(
+        tmp_path, search_of(1), engine="ctranslate2", device="cpu", too_long="error"
+    )
     length = len(translator.src_subwords.encode("kareno"))
     fitting = "kareno " * (1023 // length)
     assert translator.translate([fitting])[0]

@@ -14,11 +14,11 @@ from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop import ctranslate2, targets
-from seq2seq.interop.comparison import compare
+from seq2seq.interop.agreement import compare
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
 from seq2seq.interop.refusal import unable
-from seq2seq.interop.targets import Target, export, load, reach, target
+from seq2seq.interop.targets import Target, export, find, reach, target
 from seq2seq.model_folder import save_model
 from seq2seq.translator import Translator
 
@@ -152,7 +152,7 @@ def test_a_folder_of_another_library_says_of_which(
 ) -> None:
     monkeypatch.setattr(targets, "TARGETS", {**TARGETS, "x": "picky"})
     with pytest.raises(ModelFolderError, match="was exported to ctranslate2, not to x; use --eng"):
-        load(exported, "x")
+        find(exported, "x")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch import Tensor
 from seq2seq.config import EOS_ID, SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.interop.comparison import compare
+from seq2seq.interop.agreement import compare
 from seq2seq.interop.sample import Example
 
 EXAMPLES = [Example(7, [5], [6, 6]), Example(8, [9, 9, 9], [4]), Example(9, [8, 4], [])]
@@ -27,6 +27,7 @@ class Fixed:
     token: dict[int, float] = field(default_factory=dict)
     """Log-probabilities that are not -1."""
     max_length: int | None = None
+    parallel: int = 1
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         said = self.said if config.beam == 1 else {**self.said, **self.beam}
