@@ -44,6 +44,14 @@ class Engine(Protocol):
         """One batch -> the n best of each sentence."""
 
 
+class ScoringEngine(Engine, Protocol):
+    """An engine that can also tell what it thinks of given translations."""
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """One batch of sentences and their translations, ids without special tokens -> of each
+        pair the log-probabilities (T,) of the translation's tokens, the end token last, in fp32."""
+
+
 def check_lengths(engine: Engine, encoded: Sequence[Sequence[int]], what: str, first: int) -> None:
     """Raise SentenceError for what is longer than the engine takes; `first` is the number of the
     first line."""

@@ -1,6 +1,7 @@
 """The whole trip: text, subwords, batches, search, text again."""
 
 import copy
+import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
@@ -74,19 +75,30 @@ class Translator:
         max_length: int | None = None,
         too_long: TooLong = "split",
         workers: int = 1,
+        engine: str = "native",
     ) -> "Translator":
         """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one, and
         more than one worker are processes that search side by side (see `WorkersEngine`).
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
-        translation is found may then depend on the sentences beside it.
+        translation is found may then depend on the sentences beside it. Another library as
+        `engine` ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)
-        make = partial(load_engine, path, device=device, precision=precision, attention=attention)
-        src, tgt = load_subwords(find_model(path))
-        engine = make() if workers == 1 else WorkersEngine(make, workers)
+        make: Callable[[], Engine]
+        if engine == "native":
+            folder = find_model(path)
+            make = partial(
+                load_engine, path, device=device, precision=precision, attention=attention
+            )
+        else:  # by name: it stands on a floor above, and few have its library
+            interop = importlib.import_module("seq2seq.interop.targets")
+            folder = interop.find(path, engine)
+            make = partial(interop.load, path, engine, device=device, precision=precision)
+        src, tgt = load_subwords(folder)
+        made = make() if workers == 1 else WorkersEngine(make, workers)
         limits: dict[str, Any] = {"max_length": max_length, "too_long": too_long}
-        return cls(engine, src, tgt, config, batch_tokens, **limits)
+        return cls(made, src, tgt, config, batch_tokens, **limits)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None

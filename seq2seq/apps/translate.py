@@ -28,6 +28,7 @@ from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
 from seq2seq.data.output import Output, open_output
 from seq2seq.errors import ConfigError, UserError
+from seq2seq.interop.extras import TARGETS
 from seq2seq.reports.files import check_output, write
 from seq2seq.translation import Translation
 
@@ -116,6 +117,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument(
+        "--engine",
+        choices=["native", *TARGETS],
+        default="native",
+        help="what searches: our own network, or the library that MODEL was or may be exported to",
+    )
+    parser.add_argument(
         "--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)"
     )
     parser.add_argument(
@@ -168,7 +175,7 @@ def _load(args: argparse.Namespace) -> "Translator":
         length_penalty=args.length_penalty,
         alpha=args.alpha,
     )
-    size = _input_size(args.input)
+    size = _input_size(args.input) if args.engine == "native" else 0  # others have threads
     # torch is imported only after the arguments are known to be right.
     from seq2seq.translator import Translator
     from seq2seq.workers import default_workers
@@ -178,6 +185,7 @@ def _load(args: argparse.Namespace) -> "Translator":
         mbr.with_candidates(config, args),
         device=args.device,
         precision=args.precision,
+        engine=args.engine,
         batch_tokens=args.batch_tokens,
         max_length=args.max_length,
         too_long=args.too_long,
@@ -198,9 +206,11 @@ def _input_size(path: str | None) -> int:
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
     """What decides what is written, as --resume compares it."""
-    from seq2seq.model_folder import WEIGHTS, find_model
+    from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
 
-    weights = find_model(args.model) / WEIGHTS
+    weights = Path(args.model) / EXPORTED
+    if not weights.is_file():
+        weights = find_model(args.model) / WEIGHTS
     told = {"MODEL": str(weights.resolve()), "MODEL written at": str(weights.stat().st_mtime_ns)}
     told["INPUT"] = "standard input" if args.input is None else str(Path(args.input).resolve())
     for name in sorted(vars(args).keys() - {"model", "input"} - SAME_TRANSLATIONS):
