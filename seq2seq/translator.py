@@ -4,6 +4,7 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
@@ -61,6 +62,7 @@ class Translator:
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
         self.max_length = min(filter(None, (max_length, engine.max_length)), default=None)
+        self._pool = ThreadPoolExecutor(engine.parallel, thread_name_prefix="search")
 
     @classmethod
     def load(
@@ -164,6 +166,7 @@ class Translator:
             lambda batch: self.engine.search(batch, self.config),
             parallel=self.engine.parallel,
             batch_tokens=self.batch_tokens,
+            pool=self._pool,
         )
 
     @property
