@@ -5,6 +5,7 @@ hands to a Translator.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -13,15 +14,26 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
 from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.coverage import rerank
+from seq2seq.decoding.diverse import diverse_search
+from seq2seq.decoding.ensemble import Ensemble
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
+from seq2seq.decoding.sample import Sampler
 from seq2seq.decoding.search import Hypothesis, Search
 from seq2seq.errors import ConfigError
 from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
 
-SEARCHES: dict[str, Search] = {"greedy": greedy_search, "beam": beam_search}
+
+def search_for(batch: Sequence[Request], config: SearchConfig) -> Search:
+    """The search that these settings ask for."""
+    if config.sampling is not None:
+        return Sampler([each.number for each in batch])
+    if config.diversity.groups > 1:
+        return diverse_search
+    return greedy_search if config.beam == 1 else beam_search
 
 
 class Engine(Protocol):
@@ -65,27 +77,50 @@ class ModelStepper:
 
 
 class NativeEngine:
-    """Searches with our own network, on its device."""
+    """Searches with our own network, on its device; with several, an ensemble of them.
 
-    def __init__(self, network: Transformer) -> None:
-        self.network = network
+    The others have the vocabularies of the first, whose attention is the ensemble's.
+    """
+
+    def __init__(self, network: Transformer, *others: Transformer) -> None:
+        self.network, self.networks = network, (network, *others)
 
     @property
     def max_length(self) -> int | None:
-        return self.network.max_length
+        bounds = [each.max_length for each in self.networks if each.max_length is not None]
+        return min(bounds, default=None)
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        if not config.coverage_penalty:
+            return self._search(batch, config)
+        every = config if config.sampling else replace(config, n_best=config.beam)
+        covered = self._covered(batch, self._search(batch, every), config.coverage_penalty)
+        return [each[: config.n_best] for each in covered]
+
+    def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         device = self.network.output.weight.device
         with torch.inference_mode():
             tokens, src_lens = pad([[*each.src, EOS_ID] for each in batch])
-            lengths = [config.max_length(len(each.src)) + len(each.prefix) for each in batch]
-            limits = torch.tensor(lengths)
-            if self.network.max_length is not None:
-                limits = limits.clamp(max=self.network.max_length)
-            stepper = ModelStepper(self.network, tokens.to(device), src_lens.to(device))
-            search = SEARCHES["greedy" if config.beam == 1 else "beam"]
-            rules = rules_for(batch, config)
-            return search(stepper, limits.to(device), self.network.start_id, config, rules)
+            limits = torch.tensor([config.limit(len(r.src), len(r.prefix)) for r in batch])
+            if self.max_length is not None:
+                limits = limits.clamp(max=self.max_length)
+            tokens, src_lens, limits = tokens.to(device), src_lens.to(device), limits.to(device)
+            steppers = [ModelStepper(network, tokens, src_lens) for network in self.networks]
+            stepper = Ensemble(steppers) if len(steppers) > 1 else steppers[0]
+            search, rules = search_for(batch, config), rules_for(batch, config, limits)
+            return search(stepper, limits, self.network.start_id, config, rules)
+
+    def _covered(
+        self, batch: Sequence[Request], found: Sequence[Sequence[Hypothesis]], beta: float
+    ) -> list[list[Hypothesis]]:
+        """What was found, in the order and with the scores that coverage gives."""
+        weights: list[list[Tensor]] = [[] for _ in batch]
+        for rank in range(max(map(len, found))):  # a batch of attention at a time
+            rows = [row for row, each in enumerate(found) if len(each) > rank]
+            src, tgt = ([batch[r].src for r in rows], [found[r][rank].tokens for r in rows])
+            for row, told in zip(rows, self.cross_attention(src, tgt), strict=True):
+                weights[row].append(told)
+        return [rerank(each, told, beta) for each, told in zip(found, weights, strict=True)]
 
     def cross_attention(
         self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]

@@ -10,3 +10,6 @@ class Sentence:
     text: str
     prefix: str = ""
     """The translation begins with these words; its last one may be the beginning of a word."""
+    number: int | None = None
+    """Its place in the whole input, from 0, that random draws follow from; None where that is its
+    place in the list."""

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.config import EOS_ID, AttentionForm, SearchConfig
+from seq2seq.config import EOS_ID, UNK_ID, AttentionForm, SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
-from seq2seq.model_folder import load_model
+from seq2seq.model_folder import load_together
 from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords
 
@@ -72,18 +72,22 @@ class Translator:
         device: str = "auto",
         attention: AttentionForm = "auto",
         batch_tokens: int = 4096,
+        ensemble: Sequence[str | Path] = (),
     ) -> "Translator":
-        """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one."""
+        """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one.
+
+        Models in `ensemble` decide together with it; they must have its subwords.
+        """
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        saved = load_model(path, attention=attention)
+        models = load_together([path, *ensemble], attention=attention)
         try:
-            network = saved.network.to(torch.device(device))
+            networks = [model.network.to(torch.device(device)) for model in models]
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device={device} cannot be used: {reason}") from None
-        engine = NativeEngine(network)
-        return cls(engine, saved.src_subwords, saved.tgt_subwords, config, batch_tokens)
+        engine, first = NativeEngine(*networks), models[0]
+        return cls(engine, first.src_subwords, first.tgt_subwords, config, batch_tokens)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
@@ -151,7 +155,16 @@ class Translator:
         self._check_lengths(src, "sentence")
         prefixes = self.tgt_subwords.encode_all([each.prefix for each in whole])
         self._check_lengths(prefixes, "prefix")
-        return [Request(ids, prefix) for ids, prefix in zip(src, prefixes, strict=True)]
+        for number, (sentence, prefix) in enumerate(zip(whole, prefixes, strict=True), start=1):
+            if UNK_ID in prefix:
+                raise SentenceError(
+                    f"prefix {number} {sentence.prefix!r} has a character that this model cannot "
+                    f"write; leave it out, or train with data.subwords.byte_fallback=true."
+                )
+        return [
+            Request(ids, prefix, place if sentence.number is None else sentence.number)
+            for place, (sentence, ids, prefix) in enumerate(zip(whole, src, prefixes, strict=True))
+        ]
 
     def _check_lengths(self, encoded: Sequence[Sequence[int]], what: str) -> None:
         longest = self.engine.max_length

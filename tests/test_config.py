@@ -121,4 +121,4 @@ def test_a_translation_is_at_most_ratio_times_source_plus_offset_long(
     ratio: float, offset: int, src_length: int, most: int
 ) -> None:
     config = SearchConfig(max_length_ratio=ratio, max_length_offset=offset)
-    assert config.max_length(src_length) == most
+    assert config.limit(src_length) == most

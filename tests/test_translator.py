@@ -141,7 +141,7 @@ def test_greedy_search_gives_what_a_beam_of_one_gives() -> None:
     greedy = NativeEngine(network).search(requests(ids), config)
     for sentence, (found,) in zip(ids, greedy, strict=True):
         src = torch.tensor([[*sentence, EOS_ID]])
-        limits = torch.tensor([config.max_length(len(sentence))])
+        limits = torch.tensor([config.limit(len(sentence))])
         with torch.inference_mode():
             stepper = ModelStepper(network, src, torch.tensor([src.shape[1]]))
             ((beam,),) = beam_search(stepper, limits, network.start_id, config)

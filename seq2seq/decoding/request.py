@@ -11,3 +11,5 @@ class Request:
     src: Sequence[int]
     prefix: Sequence[int] = ()
     """The translation begins with these."""
+    number: int = 0
+    """Its place in the input, from 0: what random draws follow from."""

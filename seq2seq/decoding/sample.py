@@ -1,0 +1,100 @@
+"""Sampling: translations drawn from the model instead of searched for."""
+
+from collections.abc import Sequence
+from random import Random
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import EOS_ID, Sampling, SearchConfig
+from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
+
+
+class Sampler:
+    """A `Search`, see search.py: draws `config.n_best` translations of each sentence.
+
+    They are drawn independently, so the same one may come twice. Their scores are those of every
+    search: temperature and truncation say what is drawn, not what it is worth.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers = numbers
+        """Of each sentence in the whole input."""
+
+    def __call__(
+        self,
+        stepper: Stepper,
+        limits: Tensor,
+        start_id: int,
+        config: SearchConfig,
+        rules: Sequence[Rule] = (),
+    ) -> list[list[Hypothesis]]:
+        sampling, width = config.sampling or Sampling(), config.n_best
+        drawn: list[list[Hypothesis]] = [[] for _ in limits]
+        capacity = int(limits.max())
+        stepper.start(width, capacity)
+        chances = uniform(sampling.seed, self.numbers, width, capacity).to(limits.device)
+        alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
+        tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
+        prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
+        scores = torch.zeros(len(alive), width, device=limits.device)  # (B, W), -inf once ended
+        same = torch.arange(width, device=limits.device)  # every beam goes on as it is
+        for length in range(1, capacity + 1):
+            log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
+            for rule in rules:
+                log_probs = rule(log_probs, prefixes, alive)
+            log_probs = end_at_limit(log_probs, limits, length)
+            chosen = draw(log_probs, chances[alive, :, length - 1], sampling)  # (B, W)
+            scores = scores + log_probs.gather(2, chosen[..., None])[..., 0]
+            ends = chosen == EOS_ID
+            penalty = length_penalty(length, config)
+            for row, sample in (ends & scores.isfinite()).nonzero().tolist():
+                prefix = prefixes[row, sample].tolist()
+                score = float(scores[row, sample]) / penalty
+                drawn[int(alive[row])].append(Hypothesis(prefix, score))
+            scores = scores.masked_fill(ends, -torch.inf)
+            open_rows = scores.isfinite().any(dim=1).nonzero().flatten()
+            if not len(open_rows):
+                break
+            if len(open_rows) < len(alive):
+                stepper.select(open_rows, same.expand(len(open_rows), -1))
+            prefixes = torch.cat([prefixes, chosen[..., None]], dim=2)[open_rows]
+            alive, scores, limits = alive[open_rows], scores[open_rows], limits[open_rows]
+            tokens = chosen[open_rows].flatten()
+        return [sorted(each, key=lambda h: h.score, reverse=True) for each in drawn]
+
+
+def uniform(seed: int, numbers: Sequence[int], width: int, steps: int) -> Tensor:
+    """Random numbers in [0, 1), (N, W, steps) in fp64.
+
+    Each follows from the seed, the sentence's number, the sample and the step, and from no other.
+    """
+    streams = [[Random(f"{seed}/{number}/{w}") for w in range(width)] for number in numbers]
+    chances = [[[one.random() for _ in range(steps)] for one in each] for each in streams]
+    return torch.tensor(chances, dtype=torch.float64)
+
+
+def draw(log_probs: Tensor, chances: Tensor, sampling: Sampling) -> Tensor:
+    """One token for each row: log_probs (B, W, V), chances (B, W) in [0, 1) -> (B, W).
+
+    The cumulative distribution is inverted in the order of the vocabulary, not of probability: so
+    rounding, which differs from batch to batch, matters only to a chance right at a border.
+    """
+    probs = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)
+    cumulative = probs.cumsum(dim=-1, dtype=torch.float64)  # (B, W, V)
+    places = chances[..., None] * cumulative[..., -1:]  # (B, W, 1)
+    found = torch.searchsorted(cumulative, places, right=True)[..., 0]  # (B, W)
+    return found.clamp(max=log_probs.shape[-1] - 1)  # a network that has diverged: all is NaN
+
+
+def truncate(probs: Tensor, sampling: Sampling) -> Tensor:
+    """Zero for what top-k, and then top-p, leave out; the rest (..., V) is not normalised again."""
+    if sampling.top_k is not None and sampling.top_k < probs.shape[-1]:
+        best, where = probs.topk(sampling.top_k)
+        probs = torch.zeros_like(probs).scatter_(-1, where, best)
+    if sampling.top_p < 1:
+        best, where = probs.sort(dim=-1, descending=True)
+        before = best.cumsum(dim=-1) - best
+        best = best.masked_fill(before >= sampling.top_p * best.sum(dim=-1, keepdim=True), 0.0)
+        probs = torch.zeros_like(probs).scatter_(-1, where, best)
+    return probs
