@@ -23,7 +23,7 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         "--coverage-penalty",
         metavar="X",
         type=float,
-        help="weight of how much of the source was looked at, e.g. 0.2",
+        help="weight of how much of the source was looked at, e.g. 0.1 with gnmt",
     )
     flag("--min-length", metavar="N", type=int, help="subwords of a translation, at least")
     flag("--max-length", metavar="N", type=int, help="subwords of a translation, at most")

@@ -14,7 +14,8 @@ class Sampler:
     """A `Search`, see search.py: draws `config.n_best` translations of each sentence.
 
     They are drawn independently, so the same one may come twice. Their scores are those of every
-    search: temperature and truncation say what is drawn, not what it is worth.
+    search: temperature and truncation say what is drawn, not what it is worth. A draw follows from
+    the seed, the sentence's number, the sample and the step; the batch has no say.
     """
 
     def __init__(self, numbers: Sequence[int]) -> None:
@@ -33,7 +34,7 @@ class Sampler:
         drawn: list[list[Hypothesis]] = [[] for _ in limits]
         capacity = int(limits.max())
         stepper.start(width, capacity)
-        chances = uniform(sampling.seed, self.numbers, width, capacity).to(limits.device)
+        streams = [[Random(f"{sampling.seed}/{n}/{w}") for w in range(width)] for n in self.numbers]
         alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
         tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
         prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
@@ -44,7 +45,8 @@ class Sampler:
             for rule in rules:
                 log_probs = rule(log_probs, prefixes, alive)
             log_probs = end_at_limit(log_probs, limits, length)
-            chosen = draw(log_probs, chances[alive, :, length - 1], sampling)  # (B, W)
+            probs = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)
+            chosen = draw(probs, [streams[sentence] for sentence in alive.tolist()])  # (B, W)
             scores = scores + log_probs.gather(2, chosen[..., None])[..., 0]
             ends = chosen == EOS_ID
             penalty = length_penalty(length, config)
@@ -64,27 +66,27 @@ class Sampler:
         return [sorted(each, key=lambda h: h.score, reverse=True) for each in drawn]
 
 
-def uniform(seed: int, numbers: Sequence[int], width: int, steps: int) -> Tensor:
-    """Random numbers in [0, 1), (N, W, steps) in fp64.
+def draw(probs: Tensor, streams: Sequence[Sequence[Random]]) -> Tensor:
+    """One token for each row: probs (B, W, V), B times W streams of random numbers -> (B, W).
 
-    Each follows from the seed, the sentence's number, the sample and the step, and from no other.
+    The vocabulary is halved until one token is left, each time by a number of its own. So there are
+    few borders where rounding, which differs from batch to batch, could change what is drawn: the
+    cumulative distribution has one for every token.
     """
-    streams = [[Random(f"{seed}/{number}/{w}") for w in range(width)] for number in numbers]
-    chances = [[[one.random() for _ in range(steps)] for one in each] for each in streams]
-    return torch.tensor(chances, dtype=torch.float64)
-
-
-def draw(log_probs: Tensor, chances: Tensor, sampling: Sampling) -> Tensor:
-    """One token for each row: log_probs (B, W, V), chances (B, W) in [0, 1) -> (B, W).
-
-    The cumulative distribution is inverted in the order of the vocabulary, not of probability: so
-    rounding, which differs from batch to batch, matters only to a chance right at a border.
-    """
-    probs = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)
-    cumulative = probs.cumsum(dim=-1, dtype=torch.float64)  # (B, W, V)
-    places = chances[..., None] * cumulative[..., -1:]  # (B, W, 1)
-    found = torch.searchsorted(cumulative, places, right=True)[..., 0]  # (B, W)
-    return found.clamp(max=log_probs.shape[-1] - 1)  # a network that has diverged: all is NaN
+    halvings = (probs.shape[-1] - 1).bit_length()
+    chances = torch.tensor(
+        [[[stream.random() for _ in range(halvings)] for stream in each] for each in streams],
+        dtype=torch.float64,
+        device=probs.device,
+    )  # (B, W, halvings)
+    sums = [torch.nn.functional.pad(probs, (0, 2**halvings - probs.shape[-1]))]  # a power of 2
+    for _ in range(halvings):
+        sums.append(sums[-1].unflatten(-1, (-1, 2)).sum(dim=-1))  # of neighbours
+    place = torch.zeros_like(chances[..., :1], dtype=torch.int64)  # (B, W, 1), from the top down
+    for chance, sizes in zip(chances.split(1, dim=-1), reversed(sums[:-1]), strict=True):
+        left, right = sizes.gather(-1, 2 * place), sizes.gather(-1, 2 * place + 1)
+        place = 2 * place + (chance * (left + right) >= left)
+    return place[..., 0]
 
 
 def truncate(probs: Tensor, sampling: Sampling) -> Tensor:
