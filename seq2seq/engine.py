@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
 from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
-from seq2seq.decoding.coverage import rerank
+from seq2seq.decoding.coverage import coverage, rerank
 from seq2seq.decoding.diverse import diverse_search
 from seq2seq.decoding.ensemble import Ensemble
 from seq2seq.decoding.greedy import greedy_search
@@ -114,13 +114,13 @@ class NativeEngine:
         self, batch: Sequence[Request], found: Sequence[Sequence[Hypothesis]], beta: float
     ) -> list[list[Hypothesis]]:
         """What was found, in the order and with the scores that coverage gives."""
-        weights: list[list[Tensor]] = [[] for _ in batch]
+        covered: list[list[float]] = [[] for _ in batch]
         for rank in range(max(map(len, found))):  # a batch of attention at a time
             rows = [row for row, each in enumerate(found) if len(each) > rank]
             src, tgt = ([batch[r].src for r in rows], [found[r][rank].tokens for r in rows])
-            for row, told in zip(rows, self.cross_attention(src, tgt), strict=True):
-                weights[row].append(told)
-        return [rerank(each, told, beta) for each, told in zip(found, weights, strict=True)]
+            for row, weights in zip(rows, self.cross_attention(src, tgt), strict=True):
+                covered[row].append(coverage(weights))
+        return [rerank(each, told, beta) for each, told in zip(found, covered, strict=True)]
 
     def cross_attention(
         self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]

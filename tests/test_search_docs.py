@@ -42,7 +42,7 @@ def translated(capsys: pytest.CaptureFixture[str], *flags: str) -> list[str]:
 def test_every_flag_of_a_search_is_in_a_command() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_search_flags(parser)
-    flags = [name for action in parser._actions for name in action.option_strings]
+    flags = re.findall(r"^  (--[a-z-]+)", parser.format_help(), re.MULTILINE)
     assert len(flags) > 10
     for flag in [*flags, "--prefix", "--ensemble"]:
         assert any(f" {flag} " in command for command in COMMANDS), flag

@@ -20,11 +20,11 @@ def coverage(weights: Tensor) -> float:
 
 
 def rerank(
-    hypotheses: Sequence[Hypothesis], weights: Sequence[Tensor], beta: float
+    hypotheses: Sequence[Hypothesis], covered: Sequence[float], beta: float
 ) -> list[Hypothesis]:
     """beta * coverage joins the score of each hypothesis; best first."""
     scored = [
-        Hypothesis(tokens, score + beta * coverage(each))
-        for (tokens, score), each in zip(hypotheses, weights, strict=True)
+        Hypothesis(tokens, score + beta * each)
+        for (tokens, score), each in zip(hypotheses, covered, strict=True)
     ]
     return sorted(scored, key=lambda each: each.score, reverse=True)

@@ -41,12 +41,10 @@ def test_a_source_token_that_nobody_looked_at_costs_much_but_not_everything() ->
 
 
 def test_reranking_adds_weighted_coverage_to_the_scores() -> None:
-    full, half = torch.eye(S)[None, None], torch.full((1, 1, 2, S), 1 / S)
     found = [Hypothesis([7, 8], -1.0), Hypothesis([9], -1.5)]
-    cost = S * math.log(0.5)
-    kept = rerank(found, [half, full], 0.1)
+    kept = rerank(found, [-2.0, 0.0], 0.1)
     assert [each.tokens for each in kept] == [[7, 8], [9]]
-    assert [each.score for each in kept] == pytest.approx([-1.0 + 0.1 * cost, -1.5])
-    swapped = rerank(found, [half, full], 0.5)
-    assert [each.tokens for each in swapped] == [[9], [7, 8]]
+    assert [each.score for each in kept] == pytest.approx([-1.2, -1.5])
+    swapped = rerank(found, [-2.0, 0.0], 0.5)
+    assert swapped == [Hypothesis([9], -1.5), Hypothesis([7, 8], -2.0)]
     assert rerank([], [], 0.5) == []
