@@ -226,9 +226,9 @@ class SearchConfig:
     coverage_penalty: float = 0.0
     """Weight beta of how much of the source was looked at (Wu et al. 2016, eq. 14), which joins the
     scores of finished hypotheses; 0.1 or 0.2 with length_penalty=gnmt, 0 switches it off."""
-    min_length: int = 0
+    min_target_length: int = 0
     """A translation has at least so many subwords; the limits below win."""
-    max_length: int | None = None
+    max_target_length: int | None = None
     """A translation has at most so many subwords, and what the next two settings allow; null for
     these alone."""
     max_length_ratio: float = 2.0
@@ -250,17 +250,17 @@ class SearchConfig:
         at_least("search.n_best", self.n_best, 1)
         at_least("search.alpha", self.alpha, 0)
         at_least("search.coverage_penalty", self.coverage_penalty, 0)
-        at_least("search.min_length", self.min_length, 0)
+        at_least("search.min_target_length", self.min_target_length, 0)
         at_least("search.max_length_ratio", self.max_length_ratio, 0)
         at_least("search.max_length_offset", self.max_length_offset, 1)
         at_least("search.no_repeat_ngram", self.no_repeat_ngram, 0)
         at_least("search.repetition_penalty", self.repetition_penalty, 1)
-        if self.max_length is not None:
-            at_least("search.max_length", self.max_length, 1)
-            if self.min_length > self.max_length:
+        if self.max_target_length is not None:
+            at_least("search.max_target_length", self.max_target_length, 1)
+            if self.min_target_length > self.max_target_length:
                 raise ConfigError(
-                    f"search.min_length={self.min_length} is more than "
-                    f"search.max_length={self.max_length}; no translation is both."
+                    f"search.min_target_length={self.min_target_length} is more than "
+                    f"search.max_target_length={self.max_target_length}; no translation is both."
                 )
         groups = self.diversity.groups
         if self.sampling is not None:
@@ -282,15 +282,15 @@ class SearchConfig:
                 f"equal groups; use a multiple of {groups}, e.g. {next_multiple}."
             )
 
-    def limit(self, src_length: int, prefix_length: int = 0) -> int:
+    def max_length(self, src_length: int, prefix_length: int = 0) -> int:
         """Most target subwords, the end token included, for a source of `src_length` subwords.
 
         A forced prefix always fits, and its subwords do not count against ratio and offset.
         """
         relative = prefix_length + int(self.max_length_ratio * src_length) + self.max_length_offset
-        if self.max_length is None:
+        if self.max_target_length is None:
             return relative
-        return min(relative, max(self.max_length, prefix_length) + 1)
+        return min(relative, max(self.max_target_length, prefix_length) + 1)
 
 
 def one_of(setting: str, value: object, choices: Collection[object]) -> None:

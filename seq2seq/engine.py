@@ -16,21 +16,26 @@ from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.coverage import coverage, rerank
 from seq2seq.decoding.diverse import diverse_search
-from seq2seq.decoding.ensemble import Ensemble
+from seq2seq.decoding.ensemble import Ensemble, mean_of_probabilities
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.sample import Sampler
 from seq2seq.decoding.search import Hypothesis, Search
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
+
+NEVER_SAID = [PAD_ID, BOS_ID, UNK_ID]
+"""They get no probability, and the others no more for it: no translation should hold them."""
+SLICE = 1024
+"""Target positions whose logits are in memory at a time when a translation is scored."""
 
 
 def search_for(batch: Sequence[Request], config: SearchConfig) -> Search:
     """The search that these settings ask for."""
     if config.sampling is not None:
-        return Sampler([each.number for each in batch])
+        return Sampler([each.place for each in batch])
     if config.diversity.groups > 1:
         return diverse_search
     return greedy_search if config.beam == 1 else beam_search
@@ -43,37 +48,47 @@ class Engine(Protocol):
     def max_length(self) -> int | None:
         """Most source tokens, the end token counted; None for no bound."""
 
+    @property
+    def parallel(self) -> int:
+        """How many searches may run at once, each in a thread of its own."""
+
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         """One batch -> the n best of each sentence."""
 
 
-class ModelStepper:
-    """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch.
+def check_lengths(engine: Engine, encoded: Sequence[Sequence[int]], what: str, first: int) -> None:
+    """Raise SentenceError for what is longer than the engine takes; `first` is the number of the
+    first line."""
+    longest = engine.max_length
+    for number, ids in enumerate(encoded, start=first):
+        if longest is not None and len(ids) + 1 > longest:
+            raise SentenceError(
+                f"{what} {number} has {len(ids) + 1} subwords, the end token counted, but this "
+                f"model's positions end at {longest}; split the sentence."
+            )
 
-    Padding, start and unknown tokens get no probability: no translation should hold them.
-    """
+
+class ModelStepper:
+    """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch."""
 
     def __init__(self, network: Transformer, src: Tensor, src_lens: Tensor) -> None:
         self.network, self.src_lens = network, src_lens
         self.memory = network.encode(src, src_lens)
         self.state: DecoderState | None = None
 
-    def start(self, width: int, capacity: int) -> None:
-        self.state = self.network.start(self.memory, self.src_lens, width, capacity)
+    def start(self, width: int) -> None:
+        self.state = self.network.start(self.memory, self.src_lens, width, cached=True)
 
     def step(self, tokens: Tensor) -> Tensor:
         assert self.state is not None
         hidden, self.state = self.network.decode(tokens[:, None], self.state)  # (R, 1, D)
         log_probs = self.network.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (R, V)
-        log_probs[:, [PAD_ID, BOS_ID, UNK_ID]] = -torch.inf
+        log_probs[:, NEVER_SAID] = -torch.inf
         return log_probs
 
     def select(self, sentences: Tensor, beams: Tensor) -> None:
         assert self.state is not None
-        if len(sentences) < len(self.state.memory_lens):
-            self.state = self.state.keep(sentences)
-        if self.state.width > 1:
-            self.state = self.state.reorder(beams)
+        self.state = self.state.select(sentences, beams)
 
 
 class NativeEngine:
@@ -81,6 +96,8 @@ class NativeEngine:
 
     The others have the vocabularies of the first, whose attention is the ensemble's.
     """
+
+    parallel = 1
 
     def __init__(self, network: Transformer, *others: Transformer) -> None:
         self.network, self.networks = network, (network, *others)
@@ -101,7 +118,7 @@ class NativeEngine:
         device = self.network.output.weight.device
         with torch.inference_mode():
             tokens, src_lens = pad([[*each.src, EOS_ID] for each in batch])
-            limits = torch.tensor([config.limit(len(r.src), len(r.prefix)) for r in batch])
+            limits = torch.tensor([config.max_length(len(r.src), len(r.prefix)) for r in batch])
             if self.max_length is not None:
                 limits = limits.clamp(max=self.max_length)
             tokens, src_lens, limits = tokens.to(device), src_lens.to(device), limits.to(device)
@@ -127,9 +144,7 @@ class NativeEngine:
     ) -> list[Tensor]:
         """One batch of sentences and their translations, ids without special tokens -> of each
         pair the weights (L, H, T, S), end tokens counted."""
-        network = self.network
-        batch = make_batch(src, tgt, network.start_id)
-        batch = Batch(*(tensor.to(network.output.weight.device) for tensor in batch))
+        network, batch = self.network, self._pairs(src, tgt)
         found: list[Tensor] = []
         with torch.inference_mode():
             memory = network.encode(batch.src, batch.src_lens)
@@ -139,3 +154,28 @@ class NativeEngine:
             weights = torch.stack(found, dim=1).cpu()  # (B, L, H, T, S)
         lens = zip(weights, batch.tgt_lens.tolist(), batch.src_lens.tolist(), strict=True)
         return [each[:, :, :t, :s] for each, t, s in lens]
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The same batch -> of each pair the log-probabilities (T,) of its translation's tokens,
+        the end token last, in fp32: what a search adds up."""
+        batch = self._pairs(src, tgt)
+        with torch.inference_mode():
+            each = torch.stack([forced(network, batch) for network in self.networks])  # (M, B, T)
+            never = torch.isin(batch.tgt_out, batch.tgt_out.new_tensor(NEVER_SAID))
+            rows = mean_of_probabilities(each).masked_fill(never, -torch.inf).cpu()  # (B, T)
+        return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
+
+    def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
+        batch = make_batch(src, tgt, self.network.start_id)
+        return Batch(*(tensor.to(self.network.output.weight.device) for tensor in batch))
+
+
+def forced(network: Transformer, batch: Batch) -> Tensor:
+    """Log-probabilities (B, T) of each token of `tgt_out`, in fp32."""
+    found = []
+    hidden = network(batch.src, batch.src_lens, batch.tgt_in).flatten(0, 1)  # (B * T, D)
+    said = batch.tgt_out.flatten()  # (B * T,)
+    for states, tokens in zip(hidden.split(SLICE), said.split(SLICE), strict=True):
+        logits = network.project(states).float()  # (SLICE, V)
+        found.append(logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=1))
+    return torch.cat(found).view_as(batch.tgt_out)

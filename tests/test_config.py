@@ -75,12 +75,12 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (SearchConfig, {"max_length_offset": 0}, r"search\.max_length_offset=0 .* at least 1"),
     (SearchConfig, {"length_penalty": "wu"}, r"length_penalty=wu .* one of length, gnmt"),
     (SearchConfig, {"coverage_penalty": -0.5}, r"search\.coverage_penalty=-0\.5 .* at least 0"),
-    (SearchConfig, {"min_length": -1}, r"search\.min_length=-1 .* at least 0"),
-    (SearchConfig, {"max_length": 0}, r"search\.max_length=0 .* at least 1"),
+    (SearchConfig, {"min_target_length": -1}, r"search\.min_target_length=-1 .* at least 0"),
+    (SearchConfig, {"max_target_length": 0}, r"search\.max_target_length=0 .* at least 1"),
     (
         SearchConfig,
-        {"min_length": 9, "max_length": 8},
-        r"search\.min_length=9 .* search\.max_length=8;",
+        {"min_target_length": 9, "max_target_length": 8},
+        r"search\.min_target_length=9 .* search\.max_target_length=8;",
     ),
     (SearchConfig, {"no_repeat_ngram": -2}, r"search\.no_repeat_ngram=-2 .* at least 0"),
     (SearchConfig, {"repetition_penalty": 0.9}, r"repetition_penalty=0\.9 .* at least 1"),
@@ -145,7 +145,7 @@ def test_what_goes_together_is_accepted() -> None:
     SearchConfig(beam=5, n_best=5, alpha=0)
     SearchConfig(beam=6, n_best=6, diversity=Diversity(groups=3))
     SearchConfig(beam=1, n_best=9, sampling=Sampling(top_p=1, temperature=0.1))
-    SearchConfig(min_length=8, max_length=8)
+    SearchConfig(min_target_length=8, max_target_length=8)
     Dropout(residual=0.0, attention=0.99)
 
 
@@ -161,7 +161,7 @@ def test_a_translation_is_at_most_ratio_times_source_plus_offset_long(
     ratio: float, offset: int, src_length: int, most: int
 ) -> None:
     config = SearchConfig(max_length_ratio=ratio, max_length_offset=offset)
-    assert config.limit(src_length) == most
+    assert config.max_length(src_length) == most
 
 
 @pytest.mark.parametrize(
@@ -171,4 +171,4 @@ def test_a_translation_is_at_most_ratio_times_source_plus_offset_long(
 def test_the_maximum_length_bounds_what_ratio_and_offset_allow_but_cuts_no_prefix(
     most: int | None, prefix: int, limit: int
 ) -> None:
-    assert SearchConfig(max_length=most).limit(7, prefix) == limit
+    assert SearchConfig(max_target_length=most).max_length(7, prefix) == limit

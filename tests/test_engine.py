@@ -33,8 +33,9 @@ IDS = [subwords().encode(text) for text in TEXTS[:12]]
 SAMPLING = Sampling(temperature=6.0, top_p=0.95, seed=4)
 
 
-def translator(config: SearchConfig, **options: int) -> Translator:
-    return Translator(NativeEngine(random_network()), subwords(), subwords(), config, **options)
+def translator(config: SearchConfig, batch_tokens: int = 4096) -> Translator:
+    engine = NativeEngine(random_network())
+    return Translator(engine, subwords(), subwords(), config, batch_tokens)
 
 
 def near(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> bool:
@@ -68,6 +69,18 @@ def test_a_score_of_an_ensemble_is_that_of_the_mean_of_probabilities() -> None:
             each = torch.stack([log_probs_of(network, src, tokens) for network in networks])
             mean = each.exp().mean(dim=0).log()
             assert score == pytest.approx(log_probability(tokens, mean), abs=1e-3)
+
+
+def test_token_scores_of_an_ensemble_are_those_of_the_mean_of_probabilities() -> None:
+    networks = random_network(0), random_network(1, d_model=12, decoder_layers=1)
+    said = [subwords().encode(text) for text in TEXTS[20:32]]
+    for src, tgt, found in zip(
+        IDS, said, NativeEngine(*networks).log_probs(IDS, said), strict=True
+    ):
+        each = torch.stack([log_probs_of(network, src, tgt) for network in networks])
+        wanted = torch.tensor([*tgt, EOS_ID])[:, None]
+        expected = each.exp().mean(dim=0).log().gather(1, wanted)[:, 0]
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
 def test_the_shortest_positions_of_an_ensemble_bound_it() -> None:
@@ -114,6 +127,20 @@ def test_a_sample_follows_from_the_place_of_its_sentence_in_the_input(batch_toke
     assert len({each[0].text for each in same_line}) > 3
 
 
+def test_equal_pieces_of_a_long_line_are_drawn_on_their_own() -> None:
+    engine = NativeEngine(random_network())
+    config = searching(1, sampling=Sampling(temperature=6.0))
+    whole = Translator(engine, subwords(), subwords(), config, max_length=6)
+    sentence = Sentence("karela. " * 12, number=3)
+    ((found,),) = whole.n_best([sentence])
+    assert found.pieces > 5
+    pieces = [Request(subwords().encode("karela."), (), (3, piece)) for piece in range(12)]
+    expected = [subwords().decode(each.tokens) for (each,) in engine.search(pieces, config)]
+    if found.pieces == 12:
+        assert found.text == " ".join(expected)
+    assert len(set(expected)) > 3
+
+
 def test_samples_have_the_scores_of_the_model() -> None:
     config, network = searching(1, n_best=4, sampling=SAMPLING), random_network()
     for src, samples in zip(IDS, NativeEngine(network).search(requests(IDS), config), strict=True):
@@ -157,7 +184,7 @@ def test_coverage_reorders_everything_that_the_search_has_finished(n_best: int) 
 
 
 def test_lengths_are_what_the_settings_allow_and_prefixes_always_fit() -> None:
-    config = searching(3, n_best=3, min_length=3, max_length=5, max_length_ratio=9.0)
+    config = searching(3, n_best=3, min_target_length=3, max_target_length=5, max_length_ratio=9.0)
     prefix = [4] * 8
     batch = [*requests(IDS), Request(IDS[0], prefix), Request(IDS[0], prefix[:2])]
     *found, fitting, begun = NativeEngine(random_network()).search(batch, config)

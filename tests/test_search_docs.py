@@ -71,8 +71,8 @@ def test_the_flags_do_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> 
 
     plain = translated(capsys)
     assert translated(capsys, "--beam", "5", "--alpha", "1.0", "--n-best", "1") == plain
-    assert max(lengths("--max-length", "4")) <= 4
-    assert min(lengths("--min-length", "9")) >= 8  # the same text may have shorter subwords
+    assert max(lengths("--max-target-length", "4")) <= 4
+    assert min(lengths("--min-target-length", "9")) >= 8  # the same text may have shorter subwords
     assert translated(capsys, "--prefix", "begin.de")[0].startswith("tosu mi")
     assert translated(capsys, "--prefix", "begin.de")[1:] == plain[1:]
     assert translated(capsys, "--ensemble", "runs/mine") == plain
@@ -83,6 +83,8 @@ def test_the_flags_do_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> 
     hot = ("--sample", "--temperature", "5")
     assert translated(capsys, *hot) == translated(capsys, *hot, "--batch-tokens", "1")
     assert translated(capsys, *hot) != translated(capsys, *hot, "--seed", "2")
+    assert translated(capsys, *hot, "--verify", "6") == translated(capsys, *hot)
+    assert len(translated(capsys, *hot, "--mbr", "chrf", "--candidates", "8")) == len(LINES)
     diverse = ("--n-best", "6", "--beam", "6", "--diversity-groups", "6")
     firsts = [
         {row.split("\t")[2].split(" ")[0] for row in translated(capsys, *diverse, *strength)}

@@ -9,10 +9,22 @@ from seq2seq.errors import ConfigError
 
 
 def add_search_flags(parser: argparse.ArgumentParser) -> None:
-    """A flag that is not given is None; `config.py` has the defaults."""
+    """A flag that is not given is None, or as in `config.py`, where the defaults are."""
     flag = parser.add_argument_group("search").add_argument
-    flag("--beam", metavar="N", type=int, help="hypotheses kept, 1 is greedy (default: 5)")
-    flag("--n-best", metavar="N", type=int, help="translations of each line (default: 1)")
+    flag(
+        "--beam",
+        metavar="N",
+        type=int,
+        default=SearchConfig.beam,
+        help="hypotheses kept, 1 is greedy (default: 5)",
+    )
+    flag(
+        "--n-best",
+        metavar="N",
+        type=int,
+        default=SearchConfig.n_best,
+        help="translations of each line (default: 1)",
+    )
     flag(
         "--length-penalty",
         choices=("length", "gnmt"),
@@ -25,8 +37,8 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="weight of how much of the source was looked at, e.g. 0.1 with gnmt",
     )
-    flag("--min-length", metavar="N", type=int, help="subwords of a translation, at least")
-    flag("--max-length", metavar="N", type=int, help="subwords of a translation, at most")
+    flag("--min-target-length", metavar="N", type=int, help="least subwords of a translation")
+    flag("--max-target-length", metavar="N", type=int, help="most subwords of a translation")
     flag("--no-repeat-ngram", metavar="N", type=int, help="no N subwords in a row twice")
     flag(
         "--repetition-penalty",

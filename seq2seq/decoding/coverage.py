@@ -5,17 +5,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from seq2seq.decoding.alignment import LAYER
 from seq2seq.decoding.search import Hypothesis
 
 
 def coverage(weights: Tensor) -> float:
     """Sum over s of log(min(sum over t of a[t, s], 1)), at most 0.
 
-    weights a (L, H, T, S), cross-attention of each layer and head, sums to 1 over s; a is the mean
-    over heads of the last layer but one, which follows the words best (Garg et al. 2019, sec. 4.1),
-    or of the only one. End tokens count on both sides.
+    weights (L, H, T, S), cross-attention of each layer and head, sums to 1 over s; a is the mean
+    over heads of the layer that aligns words, or of the only one. End tokens count on both sides.
     """
-    seen = weights[max(len(weights) - 2, 0)].mean(dim=0).sum(dim=0)  # (S,)
+    seen = weights[max(LAYER, -len(weights))].mean(dim=0).sum(dim=0)  # (S,)
     return float(seen.clamp(torch.finfo(seen.dtype).tiny, 1.0).log().sum())
 
 

@@ -9,6 +9,11 @@ from torch import Tensor
 from seq2seq.decoding.search import Stepper
 
 
+def mean_of_probabilities(log_probs: Tensor) -> Tensor:
+    """Of M models: (M, ...) -> (...), logarithms both."""
+    return log_probs.logsumexp(dim=0) - math.log(len(log_probs))
+
+
 class Ensemble:
     """A `Stepper` whose probabilities are the mean of other steppers' probabilities.
 
@@ -18,13 +23,13 @@ class Ensemble:
     def __init__(self, steppers: Sequence[Stepper]) -> None:
         self.steppers = steppers
 
-    def start(self, width: int, capacity: int) -> None:
+    def start(self, width: int) -> None:
         for stepper in self.steppers:
-            stepper.start(width, capacity)
+            stepper.start(width)
 
     def step(self, tokens: Tensor) -> Tensor:
         told = torch.stack([stepper.step(tokens) for stepper in self.steppers])  # (M, B * W, V)
-        return told.logsumexp(dim=0) - math.log(len(told))
+        return mean_of_probabilities(told)
 
     def select(self, sentences: Tensor, beams: Tensor) -> None:
         for stepper in self.steppers:

@@ -11,5 +11,5 @@ class Request:
     src: Sequence[int]
     prefix: Sequence[int] = ()
     """The translation begins with these."""
-    number: int = 0
-    """Its place in the input, from 0: what random draws follow from."""
+    place: tuple[int, int] = (0, 0)
+    """Its line of the input, and which piece of it, from 0: what random draws follow from."""

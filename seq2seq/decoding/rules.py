@@ -97,8 +97,8 @@ def rules_for(batch: Sequence[Request], config: SearchConfig, limits: Tensor) ->
         rules.append(RepetitionPenalty(config.repetition_penalty))
     if any(each.prefix for each in batch):
         rules.append(ForcedPrefix(batch))
-    if config.min_length > 0:
-        rules.append(MinLength(config.min_length, limits))
+    if config.min_target_length > 0:
+        rules.append(MinLength(config.min_target_length, limits))
     if config.no_repeat_ngram > 0:
         rules.append(NoRepeatNgram(config.no_repeat_ngram))
     return rules

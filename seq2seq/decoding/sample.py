@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, Sampling, SearchConfig
-from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
+from seq2seq.decoding.search import (
+    Hypothesis,
+    Rule,
+    Stepper,
+    end_at_limit,
+    length_penalty,
+    moved_up,
+)
 
 
 class Sampler:
@@ -15,12 +22,12 @@ class Sampler:
 
     They are drawn independently, so the same one may come twice. Their scores are those of every
     search: temperature and truncation say what is drawn, not what it is worth. A draw follows from
-    the seed, the sentence's number, the sample and the step; the batch has no say.
+    the seed, the sentence's place, the sample and the step; the batch has no say.
     """
 
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self.numbers = numbers
-        """Of each sentence in the whole input."""
+    def __init__(self, places: Sequence[tuple[int, int]]) -> None:
+        self.places = places
+        """Of each sentence in the whole input, see `Request.place`."""
 
     def __call__(
         self,
@@ -32,15 +39,17 @@ class Sampler:
     ) -> list[list[Hypothesis]]:
         sampling, width = config.sampling or Sampling(), config.n_best
         drawn: list[list[Hypothesis]] = [[] for _ in limits]
-        capacity = int(limits.max())
-        stepper.start(width, capacity)
-        streams = [[Random(f"{sampling.seed}/{n}/{w}") for w in range(width)] for n in self.numbers]
+        stepper.start(width)
+        streams = [
+            [Random(f"{sampling.seed}/{line}/{piece}/{w}") for w in range(width)]
+            for line, piece in self.places
+        ]
         alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
         tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
         prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
         scores = torch.zeros(len(alive), width, device=limits.device)  # (B, W), -inf once ended
         same = torch.arange(width, device=limits.device)  # every beam goes on as it is
-        for length in range(1, capacity + 1):
+        for length in range(1, int(limits.max()) + 1):
             log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
             for rule in rules:
                 log_probs = rule(log_probs, prefixes, alive)
@@ -55,7 +64,7 @@ class Sampler:
                 score = float(scores[row, sample]) / penalty
                 drawn[int(alive[row])].append(Hypothesis(prefix, score))
             scores = scores.masked_fill(ends, -torch.inf)
-            open_rows = scores.isfinite().any(dim=1).nonzero().flatten()
+            open_rows = moved_up(scores.isfinite().any(dim=1))
             if not len(open_rows):
                 break
             if len(open_rows) < len(alive):

@@ -133,7 +133,7 @@ def test_in_turn_takes_different_ones_group_by_group() -> None:
 
 
 def test_groups_keep_to_rules() -> None:
-    config = diverse(2, 1.0, 4, n_best=4, min_length=2)
+    config = diverse(2, 1.0, 4, n_best=4, min_target_length=2)
     batch = [Request([A], [B] * (seed % 2)) for seed in range(20)]
     limits = torch.tensor([7] * 20)
     rules = rules_for(batch, config, limits)

@@ -72,7 +72,7 @@ def test_the_best_of_at_least_the_minimum_length_is_found(least: int) -> None:
         allowed = len(words) >= least
         return log_probability(random_model(seed), words) if allowed else -math.inf
 
-    config = config_of(len(ALL), min_length=least, alpha=0.0)
+    config = config_of(len(ALL), min_target_length=least, alpha=0.0)
     assert same(searched(config), best_of(config, worth))
 
 
@@ -142,7 +142,7 @@ def test_a_row_in_which_nothing_would_be_left_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_limit_wins_over_the_minimum_length(beam: int) -> None:
-    limits, config = torch.tensor([1, 3, 6, 9]), config_of(beam, min_length=5)
+    limits, config = torch.tensor([1, 3, 6, 9]), config_of(beam, min_target_length=5)
     search = greedy_search if beam == 1 else beam_search
     for seed in range(10):
         stepper = ToyStepper([random_model(seed)] * 4)
@@ -157,7 +157,7 @@ def test_rules_that_leave_nothing_together_yield_to_the_earlier_and_lose_no_sent
     beam: int,
 ) -> None:
     # Three words cannot make five without one twice, and a prefix may have one twice already.
-    config = config_of(beam, min_length=5, no_repeat_ngram=1)
+    config = config_of(beam, min_target_length=5, no_repeat_ngram=1)
     limits, batch = (
         torch.tensor([9] * 3),
         [Request([A]), Request([A], [B, B, B]), Request([A], [C])],
@@ -193,7 +193,7 @@ def test_settings_make_the_rules_that_they_name_and_the_defaults_none() -> None:
 
     assert kinds(SearchConfig()) == []
     assert kinds(SearchConfig(), [A]) == [ForcedPrefix]
-    assert kinds(SearchConfig(min_length=1)) == [MinLength]
+    assert kinds(SearchConfig(min_target_length=1)) == [MinLength]
     assert kinds(SearchConfig(no_repeat_ngram=3)) == [NoRepeatNgram]
     assert kinds(SearchConfig(repetition_penalty=1.1)) == [RepetitionPenalty]
 
@@ -201,7 +201,7 @@ def test_settings_make_the_rules_that_they_name_and_the_defaults_none() -> None:
 def test_a_rule_leaves_what_it_was_given_as_it_was() -> None:
     log_probs: Tensor = torch.randn(1, 2, 7, generator=torch.Generator().manual_seed(0))
     before, prefixes = log_probs.clone(), torch.tensor([[[A, B, A], [A, A, A]]])
-    config = SearchConfig(min_length=9, no_repeat_ngram=2, repetition_penalty=2.0)
+    config = SearchConfig(min_target_length=9, no_repeat_ngram=2, repetition_penalty=2.0)
     batch = [Request([A], [A, B, A, C])]
     for rule in rules_for(batch, config, torch.tensor([20])):
         rule(log_probs, prefixes, torch.arange(1))
