@@ -6,7 +6,7 @@ a module cannot break an old model folder.
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from seq2seq.errors import ConfigError
@@ -171,39 +171,126 @@ class SubwordSampling:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Translations are drawn at random, `search.n_best` of them, instead of searched for.
+
+    Random numbers follow from the seed and the number of the sentence in the input, so the batch
+    that a sentence is in has no say in its translations.
+    """
+
+    temperature: float = 1.0
+    """Log-probabilities are divided by it: 1 follows the model, towards 0 it is greedy search."""
+    top_k: int | None = None
+    """Only the k likeliest tokens may be drawn (Fan et al. 2018); null for all."""
+    top_p: float = 1.0
+    """Only the likeliest tokens that together have probability p may be drawn (Holtzman et al.
+    2020): as few as reach it, of what `top_k` leaves; 1 for all."""
+    seed: int = 1
+    """Another seed gives other translations."""
+
+    def __post_init__(self) -> None:
+        within("search.sampling.temperature", self.temperature, math.inf)
+        within("search.sampling.top_p", self.top_p, 1)
+        if self.top_k is not None:
+            at_least("search.sampling.top_k", self.top_k, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diversity:
+    """The beam is split into groups that avoid each other (Vijayakumar et al. 2018)."""
+
+    groups: int = 1
+    """Groups of equal width; 1 is plain beam search."""
+    strength: float = 0.5
+    """What a token costs, in log-probability, for each translation of an earlier group that has it
+    in the same place; scores do not count it."""
+
+    def __post_init__(self) -> None:
+        at_least("search.diversity.groups", self.groups, 1)
+        at_least("search.diversity.strength", self.strength, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchConfig:
     """How translations are searched for."""
 
     beam: int = 5
-    """Hypotheses kept per sentence, W; 1 is greedy search."""
+    """Hypotheses kept per sentence, W; 1 is greedy search. Sampling ignores it."""
     n_best: int = 1
-    """Hypotheses returned per sentence, at most `beam`."""
+    """Hypotheses returned per sentence, at most `beam` unless they are sampled."""
     length_penalty: Literal["length", "gnmt"] = "length"
     """What divides a hypothesis's log-probability: length ** alpha, or ((5 + length) / 6) ** alpha
     (Wu et al. 2016, eq. 14)."""
     alpha: float = 1.0
     """Exponent of the length penalty; 0 switches it off."""
+    coverage_penalty: float = 0.0
+    """Weight beta of how much of the source was looked at (Wu et al. 2016, eq. 14), which joins the
+    scores of finished hypotheses; 0.1 or 0.2 with length_penalty=gnmt, 0 switches it off."""
+    min_target_length: int = 0
+    """A translation has at least so many subwords; the limits below win."""
+    max_target_length: int | None = None
+    """A translation has at most so many subwords, and what the next two settings allow; null for
+    these alone."""
     max_length_ratio: float = 2.0
-    """A translation has at most ratio * (source subwords) + offset subwords."""
+    """A translation and its end token have at most ratio * (source subwords) + offset subwords."""
     max_length_offset: int = 10
     """See `max_length_ratio`."""
+    no_repeat_ngram: int = 0
+    """No translation has the same n subwords in a row twice (Paulus et al. 2018); 0 for no rule."""
+    repetition_penalty: float = 1.0
+    """Multiplies the log-probability of a subword that the translation has already (after Keskar et
+    al. 2019), in its score, too; 1 switches it off."""
+    diversity: Diversity = field(default_factory=Diversity)
+    sampling: Sampling | None = None
+    """Sample instead; null for search."""
 
     def __post_init__(self) -> None:
         one_of("search.length_penalty", self.length_penalty, ("length", "gnmt"))
         at_least("search.beam", self.beam, 1)
         at_least("search.n_best", self.n_best, 1)
         at_least("search.alpha", self.alpha, 0)
+        at_least("search.coverage_penalty", self.coverage_penalty, 0)
+        at_least("search.min_target_length", self.min_target_length, 0)
         at_least("search.max_length_ratio", self.max_length_ratio, 0)
         at_least("search.max_length_offset", self.max_length_offset, 1)
+        at_least("search.no_repeat_ngram", self.no_repeat_ngram, 0)
+        at_least("search.repetition_penalty", self.repetition_penalty, 1)
+        if self.max_target_length is not None:
+            at_least("search.max_target_length", self.max_target_length, 1)
+            if self.min_target_length > self.max_target_length:
+                raise ConfigError(
+                    f"search.min_target_length={self.min_target_length} is more than "
+                    f"search.max_target_length={self.max_target_length}; no translation is both."
+                )
+        groups = self.diversity.groups
+        if self.sampling is not None:
+            if groups > 1:
+                raise ConfigError(
+                    f"search.diversity.groups={groups} are groups of a beam, but search.sampling "
+                    f"has none; use one of the two."
+                )
+            return
         if self.n_best > self.beam:
             raise ConfigError(
                 f"search.n_best={self.n_best} is more than search.beam={self.beam}; "
                 f"a search returns at most as many hypotheses as it keeps."
             )
+        if self.beam % groups:
+            next_multiple = self.beam + -self.beam % groups
+            raise ConfigError(
+                f"search.beam={self.beam} cannot be split into search.diversity.groups={groups} "
+                f"equal groups; use a multiple of {groups}, e.g. {next_multiple}."
+            )
 
-    def max_length(self, src_length: int) -> int:
-        """Most target subwords, the end token included, for a source of `src_length` subwords."""
-        return int(self.max_length_ratio * src_length) + self.max_length_offset
+    def max_length(self, src_length: int, prefix_length: int = 0) -> int:
+        """Most target subwords, the end token included, for a source of `src_length` subwords.
+
+        A forced prefix always fits, and its subwords do not count against ratio and offset.
+        """
+        relative = prefix_length + int(self.max_length_ratio * src_length) + self.max_length_offset
+        if self.max_target_length is None:
+            return relative
+        return min(relative, max(self.max_target_length, prefix_length) + 1)
 
 
 def one_of(setting: str, value: object, choices: Collection[object]) -> None:
@@ -218,3 +305,11 @@ def at_least(setting: str, value: float, least: float) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not least <= value < math.inf:
         raise ConfigError(f"{setting}={value} is out of range; use a number of at least {least}.")
+
+
+def within(setting: str, value: float, most: float) -> None:
+    """Raise ConfigError unless `value` is a finite number above 0, up to `most`."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value <= most or value == math.inf:
+        upper = "" if most == math.inf else f", up to {most}"
+        raise ConfigError(f"{setting}={value} is out of range; use a number above 0{upper}.")

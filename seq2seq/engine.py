@@ -5,6 +5,7 @@ hands to a Translator.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -14,19 +15,34 @@ from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
 from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.constrained import ConstrainedSearch
+from seq2seq.decoding.coverage import coverage, rerank
+from seq2seq.decoding.diverse import diverse_search
+from seq2seq.decoding.ensemble import Ensemble, mean_of_probabilities
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
+from seq2seq.decoding.sample import Sampler
 from seq2seq.decoding.search import Hypothesis, Search
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
 
-SEARCHES: dict[str, Search] = {"greedy": greedy_search, "beam": beam_search}
 NEVER_SAID = [PAD_ID, BOS_ID, UNK_ID]
 """They get no probability, and the others no more for it: no translation should hold them."""
 SLICE = 1024
 """Target positions whose logits are in memory at a time when a translation is scored."""
+
+
+def search_for(batch: Sequence[Request], config: SearchConfig) -> Search:
+    """The search that these settings ask for; all sentences under a constraint, or none."""
+    constraints = [each.constraint for each in batch if each.constraint is not None]
+    if constraints:
+        return ConstrainedSearch(constraints)
+    if config.sampling is not None:
+        return Sampler([each.place for each in batch])
+    if config.diversity.groups > 1:
+        return diverse_search
+    return greedy_search if config.beam == 1 else beam_search
 
 
 class Engine(Protocol):
@@ -88,47 +104,69 @@ class ModelStepper:
 
 
 class NativeEngine:
-    """Searches with our own network, on its device."""
+    """Searches with our own network, on its device; with several, an ensemble of them.
+
+    The others have the vocabularies of the first, whose attention is the ensemble's.
+    """
 
     parallel = 1
 
-    def __init__(self, network: Transformer) -> None:
-        self.network = network
+    def __init__(self, network: Transformer, *others: Transformer) -> None:
+        self.network, self.networks = network, (network, *others)
 
     @property
     def max_length(self) -> int | None:
-        return self.network.max_length
+        bounds = [each.max_length for each in self.networks if each.max_length is not None]
+        return min(bounds, default=None)
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        if not config.coverage_penalty:
+            return self._search(batch, config)
+        every = config if config.sampling else replace(config, n_best=config.beam)
+        covered = self._covered(batch, self._search(batch, every), config.coverage_penalty)
+        return [each[: config.n_best] for each in covered]
+
+    def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in batch]
         for free in (True, False):  # one sentence's constraint has no say in another's search
             rows = [row for row, each in enumerate(batch) if (each.constraint is None) == free]
             if rows:
-                for row, hypotheses in zip(
-                    rows, self._search([batch[row] for row in rows], config), strict=True
-                ):
+                alike = self._search_alike([batch[row] for row in rows], config)
+                for row, hypotheses in zip(rows, alike, strict=True):
                     found[row] = hypotheses
         return found
 
-    def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+    def _search_alike(
+        self, batch: Sequence[Request], config: SearchConfig
+    ) -> list[list[Hypothesis]]:
         """All under a constraint, or none."""
         constraints = [each.constraint for each in batch if each.constraint is not None]
         device = self.network.output.weight.device
         with torch.inference_mode():
             tokens, src_lens = pad([[*each.src, EOS_ID] for each in batch])
-            lengths = [config.max_length(len(each.src)) + len(each.prefix) for each in batch]
-            limits = torch.tensor(lengths)
+            limits = torch.tensor([config.max_length(len(r.src), len(r.prefix)) for r in batch])
             if constraints:
                 rests = [each.standing(each.start).rest for each in constraints]
                 limits += torch.tensor(rests)
-            if self.network.max_length is not None:
-                limits = limits.clamp(max=self.network.max_length)
-            stepper = ModelStepper(self.network, tokens.to(device), src_lens.to(device))
-            search = SEARCHES["greedy" if config.beam == 1 else "beam"]
-            if constraints:
-                search = ConstrainedSearch(constraints)
-            rules = rules_for(batch, config)
-            return search(stepper, limits.to(device), self.network.start_id, config, rules)
+            if self.max_length is not None:
+                limits = limits.clamp(max=self.max_length)
+            tokens, src_lens, limits = tokens.to(device), src_lens.to(device), limits.to(device)
+            steppers = [ModelStepper(network, tokens, src_lens) for network in self.networks]
+            stepper = Ensemble(steppers) if len(steppers) > 1 else steppers[0]
+            search, rules = search_for(batch, config), rules_for(batch, config, limits)
+            return search(stepper, limits, self.network.start_id, config, rules)
+
+    def _covered(
+        self, batch: Sequence[Request], found: Sequence[Sequence[Hypothesis]], beta: float
+    ) -> list[list[Hypothesis]]:
+        """What was found, in the order and with the scores that coverage gives."""
+        covered: list[list[float]] = [[] for _ in batch]
+        for rank in range(max(map(len, found))):  # a batch of attention at a time
+            rows = [row for row, each in enumerate(found) if len(each) > rank]
+            src, tgt = ([batch[r].src for r in rows], [found[r][rank].tokens for r in rows])
+            for row, weights in zip(rows, self.cross_attention(src, tgt), strict=True):
+                covered[row].append(coverage(weights))
+        return [rerank(each, told, beta) for each, told in zip(found, covered, strict=True)]
 
     def cross_attention(
         self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]
@@ -149,18 +187,24 @@ class NativeEngine:
     def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
         """The same batch -> of each pair the log-probabilities (T,) of its translation's tokens,
         the end token last, in fp32: what a search adds up."""
-        network, batch = self.network, self._pairs(src, tgt)
-        found = []
+        batch = self._pairs(src, tgt)
         with torch.inference_mode():
-            hidden = network(batch.src, batch.src_lens, batch.tgt_in).flatten(0, 1)  # (B * T, D)
-            said = batch.tgt_out.flatten()  # (B * T,)
-            for states, tokens in zip(hidden.split(SLICE), said.split(SLICE), strict=True):
-                logits = network.project(states).float()  # (SLICE, V)
-                found.append(logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=1))
-            never = torch.isin(said, said.new_tensor(NEVER_SAID))
-            rows = torch.cat(found).masked_fill(never, -torch.inf).view_as(batch.tgt_out).cpu()
+            each = torch.stack([forced(network, batch) for network in self.networks])  # (M, B, T)
+            never = torch.isin(batch.tgt_out, batch.tgt_out.new_tensor(NEVER_SAID))
+            rows = mean_of_probabilities(each).masked_fill(never, -torch.inf).cpu()  # (B, T)
         return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
 
     def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
         batch = make_batch(src, tgt, self.network.start_id)
         return Batch(*(tensor.to(self.network.output.weight.device) for tensor in batch))
+
+
+def forced(network: Transformer, batch: Batch) -> Tensor:
+    """Log-probabilities (B, T) of each token of `tgt_out`, in fp32."""
+    found = []
+    hidden = network(batch.src, batch.src_lens, batch.tgt_in).flatten(0, 1)  # (B * T, D)
+    said = batch.tgt_out.flatten()  # (B * T,)
+    for states, tokens in zip(hidden.split(SLICE), said.split(SLICE), strict=True):
+        logits = network.project(states).float()  # (SLICE, V)
+        found.append(logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=1))
+    return torch.cat(found).view_as(batch.tgt_out)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -106,6 +107,26 @@ def load_model(
             )
     network.eval()
     return SavedModel(network, src, tgt, description["src_lang"], description["tgt_lang"])
+
+
+def load_together(
+    paths: Sequence[str | Path], *, attention: AttentionForm = "auto"
+) -> list[SavedModel]:
+    """Read the models of an ensemble; ConfigError unless they read and write the same ids."""
+    models = [load_model(path, attention=attention) for path in paths]
+    for path, model in zip(paths, models, strict=True):
+        if model.fingerprints != models[0].fingerprints:
+            raise ConfigError(
+                f"ensemble={path} has other subwords than {paths[0]}; start the training of one "
+                f"from the other (--init_from), or train both on one corpus with one data.subwords."
+            )
+        start, expected = (each.network.config.start_token for each in (model, models[0]))
+        if start != expected:
+            raise ConfigError(
+                f"ensemble={path} has model.start_token={start}, but {paths[0]} has {expected}; "
+                f"the models of an ensemble start alike."
+            )
+    return models
 
 
 def load_subwords(folder: Path) -> tuple[Subwords, Subwords]:

@@ -13,3 +13,6 @@ class Sentence:
     """The translation begins with these words; its last one may be the beginning of a word."""
     terms: Sequence[str] = ()
     """The translation holds each of these exactly as often as it is listed."""
+    number: int | None = None
+    """Its place in the whole input, from 0, that random draws follow from; None where that is its
+    place in the list."""

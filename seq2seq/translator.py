@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import torch
 
-from seq2seq.config import AttentionForm, SearchConfig, one_of
+from seq2seq.config import UNK_ID, AttentionForm, SearchConfig, one_of
 from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
-from seq2seq.model_folder import find_model, load_model, load_subwords
+from seq2seq.model_folder import find_model, load_subwords, load_together
 from seq2seq.pipeline import Line, Pipeline
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
@@ -77,10 +77,12 @@ class Translator:
         max_length: int | None = None,
         too_long: TooLong = "split",
         workers: int = 1,
+        ensemble: Sequence[str | Path] = (),
         engine: str = "native",
     ) -> "Translator":
         """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one, and
-        more than one worker are processes that search side by side (see `WorkersEngine`).
+        more than one worker are processes that search side by side (see `WorkersEngine`). Models of
+        an `ensemble` decide together with it; they must have its subwords.
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
         translation is found may then depend on the sentences beside it. Another library as
@@ -89,11 +91,13 @@ class Translator:
         one_of("precision", precision, PRECISIONS)
         make: Callable[[], Engine]
         if engine == "native":
-            folder = find_model(path)
+            folder, paths = find_model(path), [path, *ensemble]
             make = partial(
-                load_engine, path, device=device, precision=precision, attention=attention
+                load_engine, paths, device=device, precision=precision, attention=attention
             )
         else:  # by name: it stands on a floor above, and few have its library
+            if ensemble:
+                raise ConfigError(f"ensemble: engine={engine} has none; use the native engine.")
             interop = importlib.import_module("seq2seq.interop.targets")
             folder = interop.find(path, engine)
             make = partial(interop.load, path, engine, device=device, precision=precision)
@@ -175,27 +179,39 @@ class Translator:
 
     def _line(self, sentence: str | Sentence, number: int) -> Line:
         whole = Sentence(sentence) if isinstance(sentence, str) else sentence
-        request = self._request(whole)
+        place = number - 1 if whole.number is None else whole.number
+        request = self._request(whole, place)
         self._check_length(request.prefix, f"prefix {number}")
+        if UNK_ID in request.prefix:
+            raise SentenceError(
+                f"prefix {number} {whole.prefix!r} has a character that this model cannot write; "
+                f"leave it out, or train with data.subwords.byte_fallback=true."
+            )
         if self._fits(request.src):
             return Line(number, [request] if request.src else [])
         if self.too_long == "split":
             texts = split(whole.text, lambda text: self._fits(self.src_subwords.encode(text)))
-            shares = shared(whole.terms, texts)
-            prefixes = chain([whole.prefix], repeat(""))
-            sentences = [
-                Sentence(text, prefix, terms)
-                for text, prefix, terms in zip(texts, prefixes, shares, strict=False)
+            pieces = [
+                self._request(Sentence(text, prefix, terms), place, piece)
+                for piece, (text, prefix, terms) in enumerate(
+                    zip(
+                        texts,
+                        chain([whole.prefix], repeat("")),
+                        shared(whole.terms, texts),
+                        strict=False,
+                    )
+                )
             ]
-            pieces = [piece for piece in map(self._request, sentences) if piece.src]
+            pieces = [piece for piece in pieces if piece.src]
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
         raise self._too_long(request.src, f"sentence {number}")
 
-    def _request(self, sentence: Sentence) -> Request:
+    def _request(self, sentence: Sentence, line: int, piece: int = 0) -> Request:
         src = self.src_subwords.encode(sentence.text)
+        prefix = self.tgt_subwords.encode(sentence.prefix)
         constraint = Terms(sentence.terms, self.tgt_subwords) if sentence.terms else None
-        return Request(src, self.tgt_subwords.encode(sentence.prefix), constraint=constraint)
+        return Request(src, prefix, constraint, (line, piece))
 
     def _translations(self, line: Line) -> list[Translation]:
         """One piece after the other: the best of each, the second best of each ..."""
@@ -235,14 +251,15 @@ class Translator:
 
 
 def load_engine(
-    path: str | Path, *, device: str, precision: str, attention: AttentionForm
+    paths: Sequence[str | Path], *, device: str, precision: str, attention: AttentionForm
 ) -> NativeEngine:
-    """The network of a model folder, on a device."""
+    """The networks of model folders, on a device: an ensemble, if they are several."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    network = load_model(path, attention=attention).network
+    models = load_together(paths, attention=attention)
     try:
-        return NativeEngine(network.to(torch.device(device), PRECISIONS[precision]))
+        there = torch.device(device), PRECISIONS[precision]
+        return NativeEngine(*(model.network.to(*there) for model in models))
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={device} cannot be used: {reason}") from None

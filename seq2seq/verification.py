@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -54,6 +55,12 @@ class Sample:
         alone = copy.copy(translator)
         alone.batch_tokens = 1
         kept = sorted(self.kept, key=lambda each: each[0])
-        found = alone.stream([sentence for _, sentence, _ in kept])
+        found = alone.stream(at_line(number, sentence) for number, sentence, _ in kept)
         for (number, _, together), (best, *_) in zip(kept, found, strict=True):
             yield Comparison(number, together, best, verdict_on(together, best))
+
+
+def at_line(number: int, sentence: str | Sentence) -> Sentence:
+    """The sentence, to be drawn as on line `number`, from 1, of the input."""
+    whole = Sentence(sentence) if isinstance(sentence, str) else sentence
+    return whole if whole.number is not None else replace(whole, number=number - 1)

@@ -7,7 +7,14 @@ from typing import Any, Literal
 
 import pytest
 
-from seq2seq.config import Dropout, ModelConfig, SearchConfig, SubwordConfig
+from seq2seq.config import (
+    Diversity,
+    Dropout,
+    ModelConfig,
+    Sampling,
+    SearchConfig,
+    SubwordConfig,
+)
 from seq2seq.errors import ConfigError
 
 MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
@@ -67,6 +74,33 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (SearchConfig, {"max_length_ratio": -2}, r"search\.max_length_ratio=-2 .* at least 0"),
     (SearchConfig, {"max_length_offset": 0}, r"search\.max_length_offset=0 .* at least 1"),
     (SearchConfig, {"length_penalty": "wu"}, r"length_penalty=wu .* one of length, gnmt"),
+    (SearchConfig, {"coverage_penalty": -0.5}, r"search\.coverage_penalty=-0\.5 .* at least 0"),
+    (SearchConfig, {"min_target_length": -1}, r"search\.min_target_length=-1 .* at least 0"),
+    (SearchConfig, {"max_target_length": 0}, r"search\.max_target_length=0 .* at least 1"),
+    (
+        SearchConfig,
+        {"min_target_length": 9, "max_target_length": 8},
+        r"search\.min_target_length=9 .* search\.max_target_length=8;",
+    ),
+    (SearchConfig, {"no_repeat_ngram": -2}, r"search\.no_repeat_ngram=-2 .* at least 0"),
+    (SearchConfig, {"repetition_penalty": 0.9}, r"repetition_penalty=0\.9 .* at least 1"),
+    (Sampling, {"temperature": 0}, r"search\.sampling\.temperature=0 .* above 0\.$"),
+    (Sampling, {"temperature": float("inf")}, r"sampling\.temperature=inf .* above 0\.$"),
+    (Sampling, {"top_p": 1.1}, r"search\.sampling\.top_p=1\.1 .* above 0, up to 1\.$"),
+    (Sampling, {"top_p": 0.0}, r"search\.sampling\.top_p=0\.0 .* above 0, up to 1\.$"),
+    (Sampling, {"top_k": 0}, r"search\.sampling\.top_k=0 .* at least 1"),
+    (Diversity, {"groups": 0}, r"search\.diversity\.groups=0 .* at least 1"),
+    (Diversity, {"strength": -1.0}, r"search\.diversity\.strength=-1\.0 .* at least 0"),
+    (
+        SearchConfig,
+        {"beam": 7, "diversity": Diversity(groups=3)},
+        r"search\.beam=7 .* search\.diversity\.groups=3 .* e\.g\. 9\.",
+    ),
+    (
+        SearchConfig,
+        {"beam": 6, "diversity": Diversity(groups=3), "sampling": Sampling()},
+        r"search\.diversity\.groups=3 .* search\.sampling .* one of the two",
+    ),
 ]
 
 
@@ -92,7 +126,10 @@ def test_the_width_that_an_error_advises_works(positions: Literal["sinusoidal", 
                     ModelConfig(d_model=int(advised[1]), heads=heads, positions=positions)
 
 
-@pytest.mark.parametrize("config", [ModelConfig(), Dropout(), SubwordConfig(), SearchConfig()])
+@pytest.mark.parametrize(
+    "config",
+    [ModelConfig(), Dropout(), SubwordConfig(), SearchConfig(), Sampling(), Diversity()],
+)
 def test_the_defaults_work_and_nothing_can_be_changed_afterwards(config: Any) -> None:
     for field in fields(config):
         with pytest.raises(FrozenInstanceError):
@@ -106,6 +143,9 @@ def test_what_goes_together_is_accepted() -> None:
     ModelConfig(encoder_layers=0, decoder_layers=0)
     SubwordConfig(joint=False, src_vocab_size=70, tgt_vocab_size=60)
     SearchConfig(beam=5, n_best=5, alpha=0)
+    SearchConfig(beam=6, n_best=6, diversity=Diversity(groups=3))
+    SearchConfig(beam=1, n_best=9, sampling=Sampling(top_p=1, temperature=0.1))
+    SearchConfig(min_target_length=8, max_target_length=8)
     Dropout(residual=0.0, attention=0.99)
 
 
@@ -122,3 +162,13 @@ def test_a_translation_is_at_most_ratio_times_source_plus_offset_long(
 ) -> None:
     config = SearchConfig(max_length_ratio=ratio, max_length_offset=offset)
     assert config.max_length(src_length) == most
+
+
+@pytest.mark.parametrize(
+    ("most", "prefix", "limit"),
+    [(None, 0, 24), (None, 5, 29), (9, 0, 10), (99, 0, 24), (9, 12, 13)],
+)
+def test_the_maximum_length_bounds_what_ratio_and_offset_allow_but_cuts_no_prefix(
+    most: int | None, prefix: int, limit: int
+) -> None:
+    assert SearchConfig(max_target_length=most).max_length(7, prefix) == limit

@@ -72,7 +72,9 @@ def reranked(
 
 def weights(candidates: Sequence[Translation], config: SearchConfig) -> list[float] | None:
     """In proportion to the probabilities of what a search has found (Kumar and Byrne 2004), None
-    where they are not known."""
+    where they are not known, and for samples: the likely ones are drawn more often already."""
+    if config.sampling is not None:
+        return None
     log_probs = [
         each.score * length_penalty(len(each.tokens) + 1, config)
         for each in candidates

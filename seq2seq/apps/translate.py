@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps import mbr
 from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention, examples_of
+from seq2seq.apps.prefixes import begun_with, check_aligned
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
+from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags
-from seq2seq.config import SearchConfig, at_least
+from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
 from seq2seq.data.output import Output, open_output
 from seq2seq.errors import ConfigError, UserError
@@ -67,17 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on after the last line that an interrupted translation to FILE finished",
     )
     parser.add_argument(
-        "--beam", type=int, default=5, help="hypotheses kept, 1 is greedy (default: 5)"
-    )
-    parser.add_argument("--n-best", type=int, default=1, help="translations of each line")
-    parser.add_argument(
-        "--length-penalty",
-        choices=("length", "gnmt"),
-        default="length",
-        help="what a score is divided by (default: length)",
+        "--prefix", metavar="FILE", help="how each translation begins, line by line; may be blank"
     )
     parser.add_argument(
-        "--alpha", type=float, default=1.0, help="exponent of the length penalty (default: 1.0)"
+        "--ensemble",
+        metavar="MODEL",
+        nargs="+",
+        default=[],
+        help="more models, with the same subwords, that decide together with MODEL",
     )
     mbr.add_flags(parser)
     parser.add_argument(
@@ -132,6 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="translate N lines again, each alone, and tell differences; status 1 if there are any",
     )
+    add_search_flags(parser)
     add_term_flags(parser)
 
 
@@ -169,13 +169,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load(args: argparse.Namespace) -> "Translator":
-    config = SearchConfig(
-        beam=args.beam,
-        n_best=args.n_best,
-        length_penalty=args.length_penalty,
-        alpha=args.alpha,
-    )
+    config = search_config(args)
     size = _input_size(args.input) if args.engine == "native" else 0  # others have threads
+    if args.prefix is not None and args.input is not None:
+        check_aligned(args.prefix, args.input)
     # torch is imported only after the arguments are known to be right.
     from seq2seq.translator import Translator
     from seq2seq.workers import default_workers
@@ -190,6 +187,7 @@ def _load(args: argparse.Namespace) -> "Translator":
         max_length=args.max_length,
         too_long=args.too_long,
         workers=args.workers or default_workers(size, args.device),
+        ensemble=args.ensemble,
     )
 
 
@@ -227,9 +225,12 @@ def _translate(
     read = READERS[args.input_format or format_of(args.input)]
     numbered = enumerate(_lines(args.input, output.done), start=output.done + 1)
     required = Requirements.of(args)
-    lines, again = tee(
+    given: Iterator[Line] = (
         required.of_line(read(text, f"{name} line {number}")) for number, text in numbered
     )
+    if args.prefix is not None:
+        given = begun_with(args.prefix, given, name, output.done)
+    lines, again = tee(given)
     choose = mbr.chooser(args, translator.config)
     asked, writer = Asked(args.token_scores, args.alignment), WRITERS[_output_format(args)]
     shown = sys.stderr.isatty()

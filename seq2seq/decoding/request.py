@@ -15,3 +15,5 @@ class Request:
     """The translation begins with these."""
     constraint: Constraint | None = None
     """The translation holds what this asks for."""
+    place: tuple[int, int] = (0, 0)
+    """Its line of the input, and which piece of it, from 0: what random draws follow from."""

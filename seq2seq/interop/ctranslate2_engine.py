@@ -24,7 +24,7 @@ ABILITIES: Abilities = {
     "max_length_ratio": None,
     "max_length_offset": None,
 }
-REQUESTS: Abilities = {"src": None, "prefix": None}
+REQUESTS: Abilities = {"src": None, "prefix": None, "place": None}
 PRECISIONS = {"fp32": "default", "bf16": "bfloat16", "fp16": "float16"}
 """Ours under its names; by default it computes in the type that is stored."""
 CHUNK = 32
@@ -49,7 +49,7 @@ class CTranslate2Engine:
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         refuse_unable(batch, config)
         limits = [
-            min(config.max_length(len(each.src)) + len(each.prefix), self.max_length)
+            min(config.max_length(len(each.src), len(each.prefix)), self.max_length)
             for each in batch
         ]
         found = self._translate(batch, max(limits), config)

@@ -19,7 +19,7 @@ from seq2seq.nn.transformer import Transformer
 from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.checkpoints import average, is_complete, step_of
 from seq2seq.training.ema import ExponentialMovingAverage
-from seq2seq.training.module import TranslationModule
+from seq2seq.training.module import TranslationModule, numbered
 from seq2seq.translator import Translator
 
 
@@ -111,7 +111,7 @@ def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: Translation
     batches = limit if isinstance(limit, int) else int(len(loader) * limit)
     with trainer.precision_plugin.val_step_context():
         for batch in islice(loader, batches):
-            hypotheses = translator.translate([pair.src for pair in batch.pairs])
+            hypotheses = translator.translate(numbered(batch))
             metric.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
     return float(metric.compute().float())
 

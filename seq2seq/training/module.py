@@ -23,6 +23,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
+from seq2seq.sentence import Sentence
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
@@ -34,6 +35,12 @@ from seq2seq.training.throughput import Throughput
 from seq2seq.translator import Translation, Translator
 
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+
+
+def numbered(batch: TextBatch) -> list[Sentence]:
+    """Its sources with their lines in the corpus: samples must not follow from the batch."""
+    lines = zip(batch.indices, batch.pairs, strict=True)
+    return [Sentence(pair.src, number=index) for index, pair in lines]
 
 
 class TranslationModule(pl.LightningModule):
@@ -294,7 +301,7 @@ class TranslationModule(pl.LightningModule):
         """Also the loss with other sources, which should be worse."""
         loss, tokens = self._validation_loss(batch.batch), batch.batch.tgt_lens.sum()
         self.validation_loss.update(loss / tokens, weight=tokens)
-        hypotheses = self.translator.translate([pair.src for pair in batch.pairs])
+        hypotheses = self.translator.translate(numbered(batch))
         self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
         return {
             "loss": loss,
@@ -347,7 +354,7 @@ class TranslationModule(pl.LightningModule):
         self._write("predictions.jsonl", lines)
 
     def _collect(self, name: str, batch: TextBatch) -> list[Translation]:
-        found = self.translator.n_best([pair.src for pair in batch.pairs])
+        found = self.translator.n_best(numbered(batch))
         best = [translations[0] for translations in found]
         self._hypotheses.setdefault(name, []).extend(zip(batch.indices, best, strict=True))
         return best

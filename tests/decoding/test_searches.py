@@ -39,11 +39,12 @@ class ToyStepper:
     """A `Stepper` over one model for each sentence."""
 
     def __init__(self, models: Sequence[Model]) -> None:
-        self.models, self.width = list(models), 0
+        self.every, self.models, self.width = models, list(models), 0
         self.told: list[tuple[int, ...]] = []
 
     def start(self, width: int) -> None:
-        self.width, self.told = width, [()] * (len(self.models) * width)
+        self.models, self.width = list(self.every), width
+        self.told = [()] * (len(self.models) * width)
 
     def step(self, tokens: Tensor) -> Tensor:
         self.told = [(*told, t) for told, t in zip(self.told, tokens.tolist(), strict=True)]

@@ -71,6 +71,14 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert main(["translate", "run", "test.src", "--beam", "2", "--output", "out"]) == 0
     assert (corpus / "out").read_text().splitlines() == hypotheses
 
+    drawn = ("--data.predict", "test.src", "--search.sampling.seed", "5")
+    assert run("predict", "--config", "run/config.yaml", *drawn) == 0
+    lines = (corpus / "run/predictions.jsonl").read_text().splitlines()
+    samples = [json.loads(line)["translation"] for line in lines]
+    assert samples != hypotheses
+    assert main(["translate", "run", "test.src", "--sample", "--seed", "5", "--output", "out"]) == 0
+    assert (corpus / "out").read_text().splitlines() == samples
+
 
 def test_a_fit_does_not_overwrite_a_run(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,30 @@
+"""Coverage: has every part of the source been looked at? (Wu et al. 2016, eq. 14)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from seq2seq.decoding.alignment import LAYER
+from seq2seq.decoding.search import Hypothesis
+
+
+def coverage(weights: Tensor) -> float:
+    """Sum over s of log(min(sum over t of a[t, s], 1)), at most 0.
+
+    weights (L, H, T, S), cross-attention of each layer and head, sums to 1 over s; a is the mean
+    over heads of the layer that aligns words, or of the only one. End tokens count on both sides.
+    """
+    seen = weights[max(LAYER, -len(weights))].mean(dim=0).sum(dim=0)  # (S,)
+    return float(seen.clamp(torch.finfo(seen.dtype).tiny, 1.0).log().sum())
+
+
+def rerank(
+    hypotheses: Sequence[Hypothesis], covered: Sequence[float], beta: float
+) -> list[Hypothesis]:
+    """beta * coverage joins the score of each hypothesis; best first."""
+    scored = [
+        Hypothesis(tokens, score + beta * each)
+        for (tokens, score), each in zip(hypotheses, covered, strict=True)
+    ]
+    return sorted(scored, key=lambda each: each.score, reverse=True)
