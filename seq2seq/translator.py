@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from seq2seq.config import EOS_ID, AttentionForm, SearchConfig
+from seq2seq.config import EOS_ID, AttentionForm, SearchConfig, at_least, one_of
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
@@ -50,7 +50,6 @@ class AttentionMap(NamedTuple):
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
 
-
 TooLong = Literal["split", "error"]
 
 
@@ -74,6 +73,7 @@ class Translator:
     ) -> None:
         """`max_length`: most source subwords of a sentence, the end token counted; never more than
         the engine takes. A longer one is split, each piece translated alone, or an error."""
+        one_of("too_long", too_long, ("split", "error"))
         self.engine, self.config = engine, config or SearchConfig()
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
@@ -94,11 +94,11 @@ class Translator:
     ) -> "Translator":
         """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one, and
         more than one worker are processes that search side by side (see `WorkersEngine`)."""
+        at_least("workers", workers, 1)
         make = partial(load_engine, path, device=device, attention=attention)
         src, tgt = load_subwords(find_model(path))
         engine = make() if workers == 1 else WorkersEngine(make, workers)
-        limits: dict[str, Any] = {"max_length": max_length, "too_long": too_long}
-        return cls(engine, src, tgt, config, batch_tokens, **limits)
+        return cls(engine, src, tgt, config, batch_tokens, max_length=max_length, too_long=too_long)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
@@ -140,7 +140,7 @@ class Translator:
         assert isinstance(self.engine, NativeEngine), "another engine keeps its weights to itself"
         src = self.src_subwords.encode_all(sentences)
         for number, ids in enumerate(src, start=1):
-            self._check_length(ids, f"sentence {number}")
+            self._check_positions(ids, f"sentence {number}")
         if translations is None:
             lines = [Line(n, [Request(ids)] if ids else []) for n, ids in enumerate(src, start=1)]
             found = (line.found.get(0) for line in self._pipeline().run(lines))
@@ -148,7 +148,7 @@ class Translator:
         else:
             tgt = self.tgt_subwords.encode_all(translations)
             for number, ids in enumerate(tgt, start=1):
-                self._check_length(ids, f"translation {number}")
+                self._check_positions(ids, f"translation {number}")
         weights: dict[int, Tensor] = {}
         for batch in batches([len(ids) + 1 for ids in src], self.batch_tokens):
             told = self.engine.cross_attention([src[i] for i in batch], [tgt[i] for i in batch])
@@ -179,7 +179,7 @@ class Translator:
     def _line(self, sentence: str | Sentence, number: int) -> Line:
         whole = Sentence(sentence) if isinstance(sentence, str) else sentence
         request = self._request(whole)
-        self._check_length(request.prefix, f"prefix {number}")
+        self._check_positions(request.prefix, f"prefix {number}")
         if self._fits(request.src):
             return Line(number, [request] if request.src else [])
         if self.too_long == "split":
@@ -189,7 +189,8 @@ class Translator:
             pieces = [piece for piece in map(self._request, sentences) if piece.src]
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
-        raise self._too_long(request.src, f"sentence {number}")
+        self._check_positions(request.src, f"sentence {number}")
+        raise _too_long(request.src, f"sentence {number}", f"max_length is {self.max_length}")
 
     def _request(self, sentence: Sentence) -> Request:
         src = self.src_subwords.encode(sentence.text)
@@ -217,19 +218,16 @@ class Translator:
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
 
-    def _check_length(self, ids: Sequence[int], what: str) -> None:
-        if not self._fits(ids):
-            raise self._too_long(ids, what)
+    def _check_positions(self, ids: Sequence[int], what: str) -> None:
+        longest = self.engine.max_length
+        if longest is not None and len(ids) >= longest:
+            raise _too_long(ids, what, f"this model's positions end at {longest}")
 
-    def _too_long(self, ids: Sequence[int], what: str) -> SentenceError:
-        limit = (
-            f"this model's positions end at {self.max_length}"
-            if self.max_length == self.engine.max_length
-            else f"max_length is {self.max_length}"
-        )
-        return SentenceError(
-            f"{what} has {len(ids) + 1} subwords, the end token counted, but {limit}; split it."
-        )
+
+def _too_long(ids: Sequence[int], what: str, limit: str) -> SentenceError:
+    return SentenceError(
+        f"{what} has {len(ids) + 1} subwords, the end token counted, but {limit}; split it."
+    )
 
 
 def load_engine(path: str | Path, *, device: str, attention: AttentionForm) -> NativeEngine:
