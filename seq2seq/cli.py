@@ -26,8 +26,11 @@ VERBS = {
     "inspect": "look for what would spoil training or evaluation in corpora",
     "clean": "write a corpus without the pairs that rules reject, and those beside it",
     "translate": "translate lines of text with a trained model",
+    "score": "tell how likely a model finds given translations",
     "evaluate": "score translations against references: BLEU, chrF, TER",
+    "experiment": "train and test configurations with several seeds, and compare them",
     "plot": "draw training curves, or heat maps of where a model looks",
+    "export": "write a model in the format of another library, and compare",
     "average": "average checkpoints of a run into a model folder",
 }
 

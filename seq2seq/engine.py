@@ -13,15 +13,20 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
 from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.constrained import ConstrainedSearch
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.search import Hypothesis, Search
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
 
 SEARCHES: dict[str, Search] = {"greedy": greedy_search, "beam": beam_search}
+NEVER_SAID = [PAD_ID, BOS_ID, UNK_ID]
+"""They get no probability, and the others no more for it: no translation should hold them."""
+SLICE = 1024
+"""Target positions whose logits are in memory at a time when a translation is scored."""
 
 
 class Engine(Protocol):
@@ -39,33 +44,47 @@ class Engine(Protocol):
         """One batch -> the n best of each sentence."""
 
 
-class ModelStepper:
-    """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch.
+class ScoringEngine(Engine, Protocol):
+    """An engine that can also tell what it thinks of given translations."""
 
-    Padding, start and unknown tokens get no probability: no translation should hold them.
-    """
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """One batch of sentences and their translations, ids without special tokens -> of each
+        pair the log-probabilities (T,) of the translation's tokens, the end token last, in fp32."""
+
+
+def check_lengths(engine: Engine, encoded: Sequence[Sequence[int]], what: str, first: int) -> None:
+    """Raise SentenceError for what is longer than the engine takes; `first` is the number of the
+    first line."""
+    longest = engine.max_length
+    for number, ids in enumerate(encoded, start=first):
+        if longest is not None and len(ids) + 1 > longest:
+            raise SentenceError(
+                f"{what} {number} has {len(ids) + 1} subwords, the end token counted, but this "
+                f"model's positions end at {longest}; split the sentence."
+            )
+
+
+class ModelStepper:
+    """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch."""
 
     def __init__(self, network: Transformer, src: Tensor, src_lens: Tensor) -> None:
         self.network, self.src_lens = network, src_lens
         self.memory = network.encode(src, src_lens)
         self.state: DecoderState | None = None
 
-    def start(self, width: int, capacity: int) -> None:
-        self.state = self.network.start(self.memory, self.src_lens, width, capacity)
+    def start(self, width: int) -> None:
+        self.state = self.network.start(self.memory, self.src_lens, width, cached=True)
 
     def step(self, tokens: Tensor) -> Tensor:
         assert self.state is not None
         hidden, self.state = self.network.decode(tokens[:, None], self.state)  # (R, 1, D)
         log_probs = self.network.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (R, V)
-        log_probs[:, [PAD_ID, BOS_ID, UNK_ID]] = -torch.inf
+        log_probs[:, NEVER_SAID] = -torch.inf
         return log_probs
 
     def select(self, sentences: Tensor, beams: Tensor) -> None:
         assert self.state is not None
-        if len(sentences) < len(self.state.memory_lens):
-            self.state = self.state.keep(sentences)
-        if self.state.width > 1:
-            self.state = self.state.reorder(beams)
+        self.state = self.state.select(sentences, beams)
 
 
 class NativeEngine:
@@ -81,15 +100,33 @@ class NativeEngine:
         return self.network.max_length
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[] for _ in batch]
+        for free in (True, False):  # one sentence's constraint has no say in another's search
+            rows = [row for row, each in enumerate(batch) if (each.constraint is None) == free]
+            if rows:
+                for row, hypotheses in zip(
+                    rows, self._search([batch[row] for row in rows], config), strict=True
+                ):
+                    found[row] = hypotheses
+        return found
+
+    def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        """All under a constraint, or none."""
+        constraints = [each.constraint for each in batch if each.constraint is not None]
         device = self.network.output.weight.device
         with torch.inference_mode():
             tokens, src_lens = pad([[*each.src, EOS_ID] for each in batch])
             lengths = [config.max_length(len(each.src)) + len(each.prefix) for each in batch]
             limits = torch.tensor(lengths)
+            if constraints:
+                rests = [each.standing(each.start).rest for each in constraints]
+                limits += torch.tensor(rests)
             if self.network.max_length is not None:
                 limits = limits.clamp(max=self.network.max_length)
             stepper = ModelStepper(self.network, tokens.to(device), src_lens.to(device))
             search = SEARCHES["greedy" if config.beam == 1 else "beam"]
+            if constraints:
+                search = ConstrainedSearch(constraints)
             rules = rules_for(batch, config)
             return search(stepper, limits.to(device), self.network.start_id, config, rules)
 
@@ -98,9 +135,7 @@ class NativeEngine:
     ) -> list[Tensor]:
         """One batch of sentences and their translations, ids without special tokens -> of each
         pair the weights (L, H, T, S), end tokens counted."""
-        network = self.network
-        batch = make_batch(src, tgt, network.start_id)
-        batch = Batch(*(tensor.to(network.output.weight.device) for tensor in batch))
+        network, batch = self.network, self._pairs(src, tgt)
         found: list[Tensor] = []
         with torch.inference_mode():
             memory = network.encode(batch.src, batch.src_lens)
@@ -110,3 +145,22 @@ class NativeEngine:
             weights = torch.stack(found, dim=1).cpu()  # (B, L, H, T, S)
         lens = zip(weights, batch.tgt_lens.tolist(), batch.src_lens.tolist(), strict=True)
         return [each[:, :, :t, :s] for each, t, s in lens]
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The same batch -> of each pair the log-probabilities (T,) of its translation's tokens,
+        the end token last, in fp32: what a search adds up."""
+        network, batch = self.network, self._pairs(src, tgt)
+        found = []
+        with torch.inference_mode():
+            hidden = network(batch.src, batch.src_lens, batch.tgt_in).flatten(0, 1)  # (B * T, D)
+            said = batch.tgt_out.flatten()  # (B * T,)
+            for states, tokens in zip(hidden.split(SLICE), said.split(SLICE), strict=True):
+                logits = network.project(states).float()  # (SLICE, V)
+                found.append(logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=1))
+            never = torch.isin(said, said.new_tensor(NEVER_SAID))
+            rows = torch.cat(found).masked_fill(never, -torch.inf).view_as(batch.tgt_out).cpu()
+        return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
+
+    def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
+        batch = make_batch(src, tgt, self.network.start_id)
+        return Batch(*(tensor.to(self.network.output.weight.device) for tensor in batch))

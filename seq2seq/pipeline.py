@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 
+from seq2seq.data.batch import batches
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.errors import SentenceError
@@ -132,16 +133,6 @@ class Pipeline:
 def padded_tokens(part: Sequence[Piece]) -> int:
     """Source tokens of a batch."""
     return len(part) * max(piece.length for piece in part)
-
-
-def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Indices, longest first, of up to so many tokens when padded, or of one sentence."""
-    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    start = 0
-    while start < len(order):
-        size = max(1, tokens // lengths[order[start]])
-        yield order[start : start + size]
-        start += size
 
 
 def windows(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:

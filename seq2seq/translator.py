@@ -1,52 +1,35 @@
 """The whole trip: text, subwords, batches, search, text again."""
 
 import copy
+import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
-from torch import Tensor
 
-from seq2seq.config import EOS_ID, AttentionForm, SearchConfig, at_least, one_of
+from seq2seq.config import AttentionForm, SearchConfig, at_least, one_of
+from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_model, load_subwords
-from seq2seq.pipeline import Line, Pipeline, batches
+from seq2seq.pipeline import Line, Pipeline
+from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
+from seq2seq.text.terms import Terms, shared
+from seq2seq.translation import BLANK
+from seq2seq.translation import Translation as Translation  # what n_best gives
 from seq2seq.workers import WorkersEngine
 
-
-class Translation(NamedTuple):
-    """One way to say it."""
-
-    text: str
-    score: float
-    """Log-probability over the length penalty."""
-    pieces: int = 1
-    """How many the sentence was split into because it was too long."""
-
-
-class AttentionMap(NamedTuple):
-    """Where the decoder looked while it said a translation."""
-
-    translation: str
-    src: list[str]
-    """S subwords, the end token last."""
-    tgt: list[str]
-    """T subwords, the end token last."""
-    weights: Tensor
-    """(L, H, T, S) in fp32, of each layer and head: when it chose tgt[t], how much it looked at
-    src[s]; sums to 1 over s."""
-
-
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
 
@@ -86,19 +69,36 @@ class Translator:
         config: SearchConfig | None = None,
         *,
         device: str = "auto",
+        precision: str = "fp32",
         attention: AttentionForm = "auto",
         batch_tokens: int = 4096,
         max_length: int | None = None,
         too_long: TooLong = "split",
         workers: int = 1,
+        engine: str = "native",
     ) -> "Translator":
         """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one, and
-        more than one worker are processes that search side by side (see `WorkersEngine`)."""
+        more than one worker are processes that search side by side (see `WorkersEngine`).
+
+        Half precisions (bf16, fp16) are faster where the device multiplies in them; which
+        translation is found may then depend on the sentences beside it. Another library as
+        `engine` ("ctranslate2") takes folders that were exported to it, too.
+        """
+        one_of("precision", precision, PRECISIONS)
         at_least("workers", workers, 1)
-        make = partial(load_engine, path, device=device, attention=attention)
-        src, tgt = load_subwords(find_model(path))
-        engine = make() if workers == 1 else WorkersEngine(make, workers)
-        return cls(engine, src, tgt, config, batch_tokens, max_length=max_length, too_long=too_long)
+        make: Callable[[], Engine]
+        if engine == "native":
+            folder = find_model(path)
+            make = partial(
+                load_engine, path, device=device, precision=precision, attention=attention
+            )
+        else:  # by name: it stands on a floor above, and few have its library
+            interop = importlib.import_module("seq2seq.interop.targets")
+            folder = interop.find(path, engine)
+            make = partial(interop.load, path, engine, device=device, precision=precision)
+        src, tgt = load_subwords(folder)
+        made = make() if workers == 1 else WorkersEngine(make, workers)
+        return cls(made, src, tgt, config, batch_tokens, max_length=max_length, too_long=too_long)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
@@ -134,34 +134,24 @@ class Translator:
             yield self._translations(line)
 
     def attention(
-        self, sentences: Sequence[str], translations: Sequence[str] | None = None
+        self, sentences: Sequence[str], translations: Sequence[str | Translation] | None = None
     ) -> list[AttentionMap]:
         """Where the model looks while it says these translations, or else its own best ones."""
-        assert isinstance(self.engine, NativeEngine), "another engine keeps its weights to itself"
-        src = self.src_subwords.encode_all(sentences)
-        for number, ids in enumerate(src, start=1):
-            self._check_positions(ids, f"sentence {number}")
         if translations is None:
-            lines = [Line(n, [Request(ids)] if ids else []) for n, ids in enumerate(src, start=1)]
-            found = (line.found.get(0) for line in self._pipeline().run(lines))
-            tgt = [hypotheses[0].tokens if hypotheses else [] for hypotheses in found]
-        else:
-            tgt = self.tgt_subwords.encode_all(translations)
-            for number, ids in enumerate(tgt, start=1):
-                self._check_positions(ids, f"translation {number}")
-        weights: dict[int, Tensor] = {}
-        for batch in batches([len(ids) + 1 for ids in src], self.batch_tokens):
-            told = self.engine.cross_attention([src[i] for i in batch], [tgt[i] for i in batch])
-            weights.update(zip(batch, told, strict=True))
-        return [
-            AttentionMap(
-                self.tgt_subwords.decode(tgt[index]),
-                self.src_subwords.pieces([*src[index], EOS_ID]),
-                self.tgt_subwords.pieces([*tgt[index], EOS_ID]),
-                weights[index],
-            )
-            for index in range(len(src))
-        ]
+            translations = [found[0] for found in self.n_best(sentences)]
+        return self._second_look.attention(sentences, translations)
+
+    def score(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
+    ) -> list[TokenScores]:
+        """How likely these translations are; `first` is the number of the first line in errors."""
+        return self._second_look.score(sentences, translations, first)
+
+    def align(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation]
+    ) -> list[Links]:
+        """Which words of these translations stand for which words of the sentences."""
+        return self._second_look.align(sentences, translations)
 
     def with_config(self, config: SearchConfig) -> "Translator":
         """The same model, searched in another way."""
@@ -176,6 +166,10 @@ class Translator:
             batch_tokens=self.batch_tokens,
         )
 
+    @property
+    def _second_look(self) -> SecondLook:
+        return SecondLook(self.engine, self.src_subwords, self.tgt_subwords, self.batch_tokens)
+
     def _line(self, sentence: str | Sentence, number: int) -> Line:
         whole = Sentence(sentence) if isinstance(sentence, str) else sentence
         request = self._request(whole)
@@ -184,8 +178,12 @@ class Translator:
             return Line(number, [request] if request.src else [])
         if self.too_long == "split":
             texts = split(whole.text, lambda text: self._fits(self.src_subwords.encode(text)))
-            sentences = [replace(whole, text=texts[0])]
-            sentences += [replace(whole, text=text, prefix="") for text in texts[1:]]
+            shares = shared(whole.terms, texts)
+            prefixes = chain([whole.prefix], repeat(""))
+            sentences = [
+                Sentence(text, prefix, terms)
+                for text, prefix, terms in zip(texts, prefixes, shares, strict=False)
+            ]
             pieces = [piece for piece in map(self._request, sentences) if piece.src]
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
@@ -194,12 +192,13 @@ class Translator:
 
     def _request(self, sentence: Sentence) -> Request:
         src = self.src_subwords.encode(sentence.text)
-        return Request(src, self.tgt_subwords.encode(sentence.prefix))
+        constraint = Terms(sentence.terms, self.tgt_subwords) if sentence.terms else None
+        return Request(src, self.tgt_subwords.encode(sentence.prefix), constraint=constraint)
 
     def _translations(self, line: Line) -> list[Translation]:
         """One piece after the other: the best of each, the second best of each ..."""
         if not line.pieces:
-            return [Translation("", 0.0)]
+            return [BLANK]
         found = [line.found[place] or [NOTHING] for place in range(len(line.pieces))]
         ranks = range(max(map(len, found)))
         return [self._joined([each[min(rank, len(each) - 1)] for each in found]) for rank in ranks]
@@ -207,13 +206,13 @@ class Translator:
     def _joined(self, hypotheses: Sequence[Hypothesis]) -> Translation:
         text = join([self.tgt_subwords.decode(each.tokens) for each in hypotheses])
         if len(hypotheses) == 1:
-            return Translation(text, hypotheses[0].score)
+            return Translation(text, hypotheses[0].score, hypotheses[0].tokens)
         # As if it had been said at once: the sum of all log-probabilities over one penalty.
         lengths = [len(each.tokens) + 1 for each in hypotheses]
         penalties = [length_penalty(length, self.config) for length in lengths]
         total = sum(each.score * p for each, p in zip(hypotheses, penalties, strict=True))
         score = total / length_penalty(sum(lengths), self.config)
-        return Translation(text, score, len(hypotheses))
+        return Translation(text, score, pieces=len(hypotheses))
 
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
@@ -230,13 +229,15 @@ def _too_long(ids: Sequence[int], what: str, limit: str) -> SentenceError:
     )
 
 
-def load_engine(path: str | Path, *, device: str, attention: AttentionForm) -> NativeEngine:
+def load_engine(
+    path: str | Path, *, device: str, precision: str, attention: AttentionForm
+) -> NativeEngine:
     """The network of a model folder, on a device."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     network = load_model(path, attention=attention).network
     try:
-        return NativeEngine(network.to(torch.device(device)))
+        return NativeEngine(network.to(torch.device(device), PRECISIONS[precision]))
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={device} cannot be used: {reason}") from None

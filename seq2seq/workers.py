@@ -11,9 +11,11 @@ from traceback import format_exception
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import SearchConfig
+from seq2seq.data.batch import Ids
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import Engine
@@ -43,10 +45,21 @@ class WorkersEngine:
             self._free.put(worker)
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = self._ask("search", batch, config)
+        return found
+
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        found: list[Tensor] = self._ask("log_probs", src, tgt)
+        return found
+
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        found: list[Tensor] = self._ask("cross_attention", src, tgt)
+        return found
+
+    def _ask(self, question: str, *arguments: object) -> Any:
         worker = self._free.get()
         try:
-            found: list[list[Hypothesis]] = worker.ask(batch, config)
-            return found
+            return worker.ask(question, *arguments)
         finally:
             self._free.put(worker)  # a dead one, too: it says so to everyone who asks
 
@@ -68,9 +81,9 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()  # so that the death of the process is the end of the connection
 
-    def ask(self, batch: Sequence[Request], config: SearchConfig) -> Any:
+    def ask(self, question: str, *arguments: object) -> Any:
         with suppress(BrokenPipeError):
-            self.connection.send((batch, config))
+            self.connection.send((question, *arguments))
         return self.receive()
 
     def receive(self) -> Any:
@@ -99,9 +112,9 @@ def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> 
             connection.send(error)
             return
         while True:
-            batch, config = connection.recv()
+            question, *arguments = connection.recv()
             try:
-                connection.send(engine.search(batch, config))
+                connection.send(getattr(engine, question)(*arguments))
             except Exception as error:
                 error.add_note("".join(format_exception(error)))
                 connection.send(error)

@@ -1,4 +1,4 @@
-"""Every command of docs/translate.md runs, and together they show every flag."""
+"""Every command of docs/translate.md runs; with those of the other guides they show every flag."""
 
 import argparse
 import gzip
@@ -13,7 +13,8 @@ from seq2seq.apps.translate import add_arguments
 from seq2seq.cli import main
 from seq2seq.model_folder import SavedModel, save_model
 
-GUIDE = (Path(__file__).parents[1] / "docs/translate.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+GUIDE = (DOCS / "translate.md").read_text(encoding="utf-8")
 COMMANDS = [
     line
     for block in re.findall(r"^```bash\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
@@ -51,9 +52,11 @@ def test_every_command_writes_a_translation_of_every_line(
     assert written.count("\n") == 6 * n_best
 
 
-def test_the_commands_show_every_flag() -> None:
+def test_the_guides_show_every_flag() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(parser)
     flags = {flag for action in parser._actions for flag in action.option_strings}
-    shown = {word for command in COMMANDS for word in shlex.split(command) if word[:2] == "--"}
+    guides = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
+    commands = re.findall(r"^seq2seq translate (.*)$", guides.replace("\\\n", " "), re.MULTILINE)
+    shown = {word for command in commands for word in shlex.split(command) if word[:2] == "--"}
     assert shown == flags

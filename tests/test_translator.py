@@ -24,7 +24,7 @@ from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import split
 from seq2seq.text.subwords import Subwords, train_subwords
-from seq2seq.translator import Translation, Translator
+from seq2seq.translator import PRECISIONS, Translation, Translator
 
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
 TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(90)]
@@ -172,7 +172,7 @@ def test_a_score_is_the_log_probability_of_the_translation_over_the_length_penal
             each = log_probs_of(network, src, tokens).gather(1, wanted[:, None])
             length = len(wanted)
             divisor = length**0.7 if penalty == "length" else ((5 + length) / 6) ** 0.7
-            assert score == pytest.approx(float(each.sum()) / divisor, abs=1e-4)
+            assert score == pytest.approx(float(each.sum()) / divisor, rel=3e-5, abs=1e-4)
 
 
 def test_steps_with_a_cache_give_the_log_probabilities_of_the_whole_at_once() -> None:
@@ -182,7 +182,7 @@ def test_steps_with_a_cache_give_the_log_probabilities_of_the_whole_at_once() ->
     src_lens = torch.tensor([6, 2, 4, 1])
     with torch.no_grad():
         stepper = ModelStepper(network, src, src_lens)
-        stepper.start(width, 7)
+        stepper.start(width)
         sentences = [0, 1, 2, 3]
         told = [[network.start_id] for _ in range(4 * width)]
         for step in range(7):
@@ -288,7 +288,7 @@ def test_sinusoidal_positions_reach_a_sentence_of_700_subwords() -> None:
     whole = log_probs_of(random_network(), ids, best.tokens)
     wanted = torch.tensor([*best.tokens, EOS_ID])
     assert best.score == pytest.approx(float(whole.gather(1, wanted[:, None]).mean()), abs=1e-3)
-    assert found == [Translation(subwords().decode(best.tokens), best.score)]
+    assert found == [Translation(subwords().decode(best.tokens), best.score, best.tokens)]
 
 
 def test_any_object_with_a_search_is_an_engine() -> None:
@@ -489,3 +489,23 @@ def test_a_prefix_of_text_is_kept_and_cannot_make_the_translation_too_short() ->
     plain, alike, forced = random_translator().translate(sentences)
     assert plain == alike
     assert forced.startswith("tosu mino " * 8 + "tosu mino")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_scores_nearly_alike(precision: str, tmp_path: Path) -> None:
+    saved = SavedModel(random_network(), subwords(), subwords())
+    save_model(saved, tmp_path)
+    config = searching(1, alpha=1.0)
+    exact = Translator.load(tmp_path, config, device="cpu")
+    half = Translator.load(tmp_path, config, device="cpu", precision=precision)
+    assert isinstance(half.engine, NativeEngine)
+    assert half.engine.network.output.weight.dtype == PRECISIONS[precision]
+    pairs = zip(exact.n_best(TEXTS), half.n_best(TEXTS), strict=True)
+    alike = [(a.score, b.score) for (a,), (b,) in pairs if a.text == b.text]
+    assert len(alike) > len(TEXTS) / 2
+    assert all(b == pytest.approx(a, rel=0.05, abs=0.15) for a, b in alike)
+
+
+def test_an_unknown_precision_lists_the_known(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="precision=int8 is unknown; choose one of fp32, bf16"):
+        Translator.load(tmp_path, precision="int8")

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
+from seq2seq.decoding.search import (
+    Hypothesis,
+    Rule,
+    Stepper,
+    end_at_limit,
+    length_penalty,
+    moved_up,
+)
 
 
 def beam_search(
@@ -25,14 +32,13 @@ def beam_search(
     """
     width = config.beam
     finished: list[list[Hypothesis]] = [[] for _ in limits]
-    capacity = int(limits.max())
-    stepper.start(width, capacity)
+    stepper.start(width)
     alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
     tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
     prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
     scores = torch.full((len(alive), width), -torch.inf, device=limits.device)  # (B, W)
     scores[:, 0] = 0.0  # all beams begin alike: only the first may spread
-    for length in range(1, capacity + 1):
+    for length in range(1, int(limits.max()) + 1):
         log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
         for rule in rules:
             log_probs = rule(log_probs, prefixes, alive)
@@ -54,7 +60,7 @@ def beam_search(
         scores = best.masked_fill(ends, -torch.inf).gather(1, going)  # (B, W)
         beams, next_tokens = beams.gather(1, going), next_tokens.gather(1, going)
         enough = torch.tensor([len(finished[s]) >= width for s in alive.tolist()])
-        open_rows = (~enough.to(limits.device) & scores[:, 0].isfinite()).nonzero().flatten()
+        open_rows = moved_up(~enough.to(limits.device) & scores[:, 0].isfinite())
         if not len(open_rows):
             break
         stepper.select(open_rows, beams[open_rows])

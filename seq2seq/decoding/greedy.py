@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import Hypothesis, Rule, Stepper, end_at_limit, length_penalty
+from seq2seq.decoding.search import (
+    Hypothesis,
+    Rule,
+    Stepper,
+    end_at_limit,
+    length_penalty,
+    moved_up,
+)
 
 
 def greedy_search(
@@ -18,13 +25,12 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """A `Search`, see search.py; one hypothesis a sentence."""
     best: list[list[Hypothesis]] = [[] for _ in limits]
-    capacity = int(limits.max())
-    stepper.start(1, capacity)
+    stepper.start(1)
     alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
     tokens = torch.full_like(alive, start_id)  # (B,)
     prefixes = tokens.new_empty(len(alive), 0)  # (B, t)
     scores = torch.zeros(len(alive), device=limits.device)  # (B,)
-    for length in range(1, capacity + 1):
+    for length in range(1, int(limits.max()) + 1):
         log_probs = stepper.step(tokens)[:, None]  # (B, 1, V)
         for rule in rules:
             log_probs = rule(log_probs, prefixes[:, None], alive)
@@ -38,7 +44,7 @@ def greedy_search(
                 alive[ended].tolist(), prefixes[ended].tolist(), scores[ended].tolist(), strict=True
             ):
                 best[sentence] = [Hypothesis(prefix, score / penalty)]
-            still = (tokens != EOS_ID).nonzero().flatten()
+            still = moved_up(tokens != EOS_ID)
             if not len(still):
                 break
             alive, tokens, prefixes = alive[still], tokens[still], prefixes[still]

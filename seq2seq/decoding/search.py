@@ -15,19 +15,20 @@ class Hypothesis(NamedTuple):
     tokens: list[int]
     """Without start and end token."""
     score: float
-    """log P(tokens, end | source) divided by the length penalty; the higher the better."""
+    """log P(tokens, end | source) divided by the length penalty; the higher the better. Under a
+    constraint without what is given, see constrained.py."""
 
 
 class Stepper(Protocol):
     """The model's side of a search over B sentences.
 
-    start(width, capacity): begin W rows for each sentence, to decode at most `capacity` tokens
+    start(width): begin W rows for each sentence
     step(tokens (B * W,)) -> log-probabilities (B * W, V) of what follows each row, in fp32
     select(sentences (N,), beams (N, W)): go on with these sentences only; their beam w continues
         what was beam beams[., w]
     """
 
-    def start(self, width: int, capacity: int) -> None: ...
+    def start(self, width: int) -> None: ...
     def step(self, tokens: Tensor) -> Tensor: ...
     def select(self, sentences: Tensor, beams: Tensor) -> None: ...
 
@@ -61,6 +62,17 @@ def end_at_limit(log_probs: Tensor, limits: Tensor, length: int) -> Tensor:
     ended = torch.full_like(log_probs, -torch.inf)
     ended[..., EOS_ID] = log_probs[..., EOS_ID]
     return torch.where(reached[:, None, None], ended, log_probs)
+
+
+def moved_up(still_open: Tensor) -> Tensor:
+    """still_open (B,), with N true -> their indices (N,), so that few change their place.
+
+    The first N stay where they are; where one of them is closed, one of the others moves up.
+    """
+    where = still_open.nonzero().flatten()  # (N,)
+    rows = torch.arange(len(where), device=where.device)
+    rows[~still_open[: len(where)]] = where[where >= len(where)]
+    return rows
 
 
 class Search(Protocol):

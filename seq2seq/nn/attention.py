@@ -3,6 +3,8 @@
     fn(query (B, H, Q, E), key (B, H, K, E), value (B, H, K, E), valid_lens (B,) or (B, Q), dropout)
         -> (B, H, Q, E)
 
+A mask (B, Q, K) may stand in for the lengths, see masks.py.
+
 Each function in `FORMS` has this shape and computes the same numbers in another way; a new variant
 is one function and one line in the table.
 """
@@ -59,9 +61,12 @@ def fast_attention(
 
     Kernels disagree about a query without keys, so it looks at one key and is then set to zero.
     """
-    allowed = may_attend(valid_lens.clamp(min=1), key.shape[2])[:, None]  # (B, 1, 1 or Q, K)
-    output = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, dropout_p=dropout)
-    blind = (valid_lens == 0).view(len(valid_lens), 1, -1, 1)  # (B, 1, 1 or Q, 1)
+    allowed = may_attend(valid_lens, key.shape[2])[:, None]  # (B, 1, 1 or Q, K)
+    blind = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, 1 or Q, 1)
+    first = torch.arange(key.shape[2], device=key.device) == 0
+    output = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=allowed | (blind & first), dropout_p=dropout
+    )
     return output.masked_fill(blind, 0.0)
 
 

@@ -100,9 +100,10 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention (Q from here, K and V from the memory), feed-forward.
 
-    forward: x (R, T, D), cache, positions (R, T), used, memory_lens (B,) -> (R, T, D)
-    Query t of a row sees its row's positions 0 .. positions[t]: that is the causal mask, in
-    training, evaluation and step-by-step decoding alike. A list `cross_weights` gets the
+    forward: x (R, T, D), cache, positions (R, T), visible, used, memory_lens (B,) -> (R, T, D)
+    Query t of a row sees its row's positions 0 .. positions[t], as `visible` says
+    (`DecoderState.visible`): that is the causal mask, in training, evaluation and step-by-step
+    decoding alike. A list `cross_weights` gets the
     cross-attention's weights (B, H, W * T, S).
     """
 
@@ -120,14 +121,16 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         cache: LayerState,
         positions: Tensor,
+        visible: Tensor,
         used: int,
         memory_lens: Tensor,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
         def look_back(y: Tensor) -> Tensor:
             keys, values = self.self_attention.keys_and_values(y, y)  # (R, H, T, E)
-            keys, values = cache.extend(keys, values, positions, used)
-            return self.self_attention.attend(y, keys, values, positions + 1)
+            keys, values = cache.extend(keys, values, positions, used)  # (B, H, used * W, E)
+            queries = y.reshape(len(keys), -1, y.shape[-1])  # (B, W * T, D)
+            return self.self_attention.attend(queries, keys, values, visible).view_as(y)
 
         def look_at_source(y: Tensor) -> Tensor:
             queries = y.reshape(len(memory_lens), -1, y.shape[-1])  # (B, W * T, D)

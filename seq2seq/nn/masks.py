@@ -4,7 +4,8 @@ True means *may attend*, as in torch's scaled_dot_product_attention. This is the
 knows how lengths become masks; a new masking rule is a new function here.
 
 `valid_lens` comes in two forms: (B,), every query of a row sees the first n keys (padding); and
-(B, Q), each query has its own n (causality: [1, 2, ..., T]).
+(B, Q), each query has its own n (causality: [1, 2, ..., T]). Where a query sees more than a first
+part, as a beam of a search does, a mask (B, Q, K) takes their place.
 """
 
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor
 
 
 def may_attend(valid_lens: Tensor, keys: int) -> Tensor:
-    """valid_lens (B,) or (B, Q) -> bool (B, 1, K) or (B, Q, K)."""
+    """valid_lens (B,) or (B, Q) -> bool (B, 1, K) or (B, Q, K); a mask is one already."""
+    if valid_lens.dtype == torch.bool:
+        return valid_lens
     if valid_lens.dim() == 1:
         valid_lens = valid_lens[:, None]  # (B, 1)
     return torch.arange(keys, device=valid_lens.device) < valid_lens[..., None]

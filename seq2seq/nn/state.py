@@ -1,13 +1,16 @@
 """What changes while decoding, owned by the caller; modules hold parameters only.
 
 A state of width W decodes W beams for each of B sentences: R = B * W rows, the beams of one
-sentence next to each other. Beams share their sentence's cross-attention keys and values.
+sentence next to each other. Beams share their sentence: its source is projected once, and what
+its beams say is written once, into the slot of the beam that said it. When a beam goes on from
+another one, nothing is copied; it gets the other's ancestors, the slots of what it has said so far.
 """
 
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 @dataclass
@@ -18,25 +21,52 @@ class LayerState:
     """(B, H, S, E): of the source, projected once."""
     memory_values: Tensor
     """(B, H, S, E)."""
-    keys: Tensor
-    """(R, H, C, E): of the target so far, with room for C positions; C is 0 in training."""
-    values: Tensor
-    """(R, H, C, E)."""
+    keys: Tensor | None
+    """(B, H, C, W, E): of the target so far, with room for C positions; None in training."""
+    values: Tensor | None
+    """(B, H, C, W, E)."""
 
     def extend(
         self, keys: Tensor, values: Tensor, positions: Tensor, used: int
     ) -> tuple[Tensor, Tensor]:
-        """Put keys and values (R, H, T, E) at `positions` (R, T); return all (R, H, used, E).
+        """Put keys and values (R, H, T, E) at `positions` (R, T); return all (B, H, used * W, E).
 
-        Without capacity they are used as they come, so that autograd sees nothing in place.
+        Without a cache they are returned as they come, so that autograd sees nothing in place.
         """
-        if self.keys.shape[2] == 0:
-            assert used == keys.shape[2], "a state without capacity decodes only once"
+        if self.keys is None or self.values is None:
+            assert used == keys.shape[2], "a state without a cache decodes only once"
             return keys, values
-        rows = torch.arange(len(positions), device=positions.device)[:, None]
-        self.keys.transpose(1, 2)[rows, positions] = keys.transpose(1, 2)  # (R, T, H, E)
-        self.values.transpose(1, 2)[rows, positions] = values.transpose(1, 2)
-        return self.keys[:, :, :used], self.values[:, :, :used]
+        self.keys, self.values = with_room(self.keys, used, 2), with_room(self.values, used, 2)
+        width = self.keys.shape[3]
+        rows = torch.arange(len(positions), device=positions.device)[:, None]  # (R, 1)
+        where = rows // width, positions, rows % width
+        for cache, new in ((self.keys, keys), (self.values, values)):
+            cache.permute(0, 2, 3, 1, 4)[where] = new.transpose(1, 2)  # (R, T, H, E)
+        return self.keys[:, :, :used].flatten(2, 3), self.values[:, :, :used].flatten(2, 3)
+
+    def select(self, sentences: Tensor, moved: Tensor) -> "LayerState":
+        """Go on with sentences (N,), of which those at `moved` change their place."""
+        assert self.keys is not None, "without a cache there is nothing to select"
+        assert self.values is not None
+        kept = []
+        for buffer in (self.memory_keys, self.memory_values, self.keys, self.values):
+            if len(moved):
+                buffer[moved] = buffer[sentences[moved]]
+            kept.append(buffer[: len(sentences)])
+        return LayerState(*kept)
+
+
+def with_room(cache: Tensor, used: int, dim: int) -> Tensor:
+    """A cache of at least `used` positions in `dim`, twice as many as before if it must grow.
+
+    New places hold zeros: a row that lags behind attends to them with weight 0, and 0 times
+    whatever else stood there might be NaN.
+    """
+    room = cache.shape[dim]
+    if used <= room:
+        return cache
+    padding = [0, 0] * (cache.dim() - 1 - dim) + [0, max(used, 2 * room) - room]
+    return F.pad(cache, padding)
 
 
 @dataclass
@@ -47,44 +77,57 @@ class DecoderState:
     memory_lens: Tensor
     """(B,): source tokens of each sentence."""
     lengths: Tensor
-    """(R,): target tokens that each row has decoded; its next position and its valid length."""
-    width: int
-    """W."""
+    """(R,): target tokens that each row has decoded; its next position and its valid length. The
+    same for all beams of a sentence: a slot is written again where a beam would lag behind."""
+    ancestors: Tensor
+    """(B, W, C): the beam in whose slot each beam's token at a position stands; needs no room where
+    W is 1."""
     used: int = 0
     """At least the largest of `lengths`; known without asking the device."""
 
-    def advance(self, steps: int) -> "DecoderState":
-        """The state after every row has decoded `steps` more tokens; the buffers are shared."""
-        return replace(self, lengths=self.lengths + steps, used=self.used + steps)
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.ancestors.shape[1]
 
-    def reorder(self, beams: Tensor) -> "DecoderState":
-        """beams (B, W): beam w of sentence b goes on from beam beams[b, w] of the same sentence.
+    def advance(self, positions: Tensor) -> "DecoderState":
+        """The state after tokens at `positions` (R, T); the caches are shared."""
+        steps = positions.shape[1]
+        after = replace(self, lengths=self.lengths + steps, used=self.used + steps)
+        if self.width > 1:
+            own = torch.arange(self.width, device=positions.device)[None, :, None]  # (1, W, 1)
+            places = positions.view(len(self.ancestors), self.width, steps)
+            ancestors = with_room(self.ancestors, after.used, 2)
+            after.ancestors = ancestors.scatter(2, places, own.expand_as(places))
+        return after
 
-        The buffers are rewritten: the old state must not be used any more.
+    def visible(self, positions: Tensor) -> Tensor:
+        """Which keys a token at `positions` (R, T) sees, of those that `LayerState.extend` returns.
+
+        Its row's positions up to its own: as lengths (R, T), or with several beams and a cache as a
+        mask (B, W * T, used * W), since the slots that a beam does not come from lie between.
         """
-        first = torch.arange(len(beams), device=beams.device)[:, None] * self.width
-        rows = (first + beams).flatten()  # (R,)
-        for layer in self.layers:
-            for cache in (layer.keys[:, :, : self.used], layer.values[:, :, : self.used]):
-                cache.copy_(cache.index_select(0, rows))
-        return replace(self, lengths=self.lengths[rows])
+        if self.width == 1:
+            return positions + 1
+        own = torch.arange(self.width, device=positions.device)
+        slots = self.ancestors[:, :, : self.used, None] == own  # (B, W, used, W)
+        places = torch.arange(self.used, device=positions.device)
+        past = places <= positions.view(*self.ancestors.shape[:2], -1, 1)  # (B, W, T, used)
+        return (slots[:, :, None] & past[..., None]).flatten(3).flatten(1, 2)
 
-    def keep(self, sentences: Tensor) -> "DecoderState":
-        """sentences (N,), indices: drop all the others."""
-        beams = torch.arange(self.width, device=sentences.device)
+    def select(self, sentences: Tensor, beams: Tensor) -> "DecoderState":
+        """Go on with sentences (N,) only: beam w of the n-th, from what was its beam beams[n, w].
+
+        beams (N, W) count from 0 in each sentence. The old state must not be used any more. The
+        fewer sentences change their place, the less is copied.
+        """
         rows = (sentences[:, None] * self.width + beams).flatten()  # (N * W,)
-        layers = [
-            LayerState(
-                layer.memory_keys[sentences],
-                layer.memory_values[sentences],
-                layer.keys[rows],
-                layer.values[rows],
-            )
-            for layer in self.layers
-        ]
+        here = torch.arange(len(sentences), device=sentences.device)
+        moved = (sentences != here).nonzero().flatten()
         return replace(
             self,
-            layers=layers,
+            layers=[layer.select(sentences, moved) for layer in self.layers],
             memory_lens=self.memory_lens[sentences],
             lengths=self.lengths[rows],
+            ancestors=self.ancestors[sentences[:, None], beams],
         )

@@ -2,7 +2,7 @@
 
 Training and search take one decoder path: `start` projects the memory and makes an empty state,
 `decode` goes on from a state. Training decodes T tokens at once without a cache, search one token
-a step into preallocated buffers.
+a step into a cache.
 """
 
 import torch
@@ -14,6 +14,8 @@ from seq2seq.nn.embedding import POSITIONS, TokenEmbedding
 from seq2seq.nn.layers import DecoderLayer, EncoderLayer, lowered
 from seq2seq.nn.state import DecoderState, LayerState
 
+FIRST_ROOM = 16
+"""Positions that a new cache has room for."""
 NO_DROPOUT = Dropout(residual=0.0, attention=0.0, activation=0.0)
 
 
@@ -85,22 +87,26 @@ class Transformer(nn.Module):
         return lowered(self.encoder_norm(x))
 
     def start(
-        self, memory: Tensor, src_lens: Tensor, width: int = 1, capacity: int = 0
+        self, memory: Tensor, src_lens: Tensor, width: int = 1, *, cached: bool = False
     ) -> DecoderState:
         """An empty state for W beams per sentence: memory (B, S, D), src_lens (B,).
 
-        `capacity` is how many tokens may be decoded step by step; 0 decodes once, all at a time.
+        With a cache, tokens may be decoded step by step; without one, once and all at a time.
         """
+        assert cached or width == 1, "beams share a cache"
         layers = []
         for layer in self.decoder:
             assert isinstance(layer, DecoderLayer)
             keys, values = layer.cross_attention.keys_and_values(memory, memory)  # (B, H, S, E)
-            rows, (_, heads, _, head_dim) = len(memory) * width, keys.shape
-            # Zeros, not empty: a row that lags behind attends to unwritten places with weight 0.
-            empty = keys.new_zeros(2, rows, heads, capacity, head_dim)
-            layers.append(LayerState(keys, values, empty[0], empty[1]))
+            if not cached:
+                layers.append(LayerState(keys, values, None, None))
+                continue
+            cache = keys.new_zeros(2, *keys.shape[:2], FIRST_ROOM, width, keys.shape[3])
+            # Every step folds heads into the batch, which strided ones would be copied for.
+            keys, values = keys.contiguous(), values.contiguous()
+            layers.append(LayerState(keys, values, cache[0], cache[1]))
         lengths = src_lens.new_zeros(len(memory) * width)
-        return DecoderState(layers, src_lens, lengths, width)
+        return DecoderState(layers, src_lens, lengths, src_lens.new_zeros(len(memory), width, 0))
 
     def decode(
         self, tokens: Tensor, state: DecoderState, cross_weights: list[Tensor] | None = None
@@ -109,13 +115,14 @@ class Transformer(nn.Module):
 
         A list `cross_weights` gets what each layer looked at in the source: (B, H, W * T, S).
         """
-        steps = tokens.shape[1]
-        after = state.advance(steps)
-        positions = state.lengths[:, None] + torch.arange(steps, device=tokens.device)  # (R, T)
+        steps = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = state.lengths[:, None] + steps  # (R, T)
+        after = state.advance(positions)
+        visible = after.visible(positions)
         x = self.tgt_embedding(tokens) + self.tgt_positions(positions, after.used)  # (R, T, D)
         x = dropout(x, self.rate if self.training else 0.0)
         for layer, cache in zip(self.decoder, state.layers, strict=True):
-            x = layer(x, cache, positions, after.used, state.memory_lens, cross_weights)
+            x = layer(x, cache, positions, visible, after.used, state.memory_lens, cross_weights)
         return self.decoder_norm(x), after
 
     def project(self, hidden: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,8 @@ from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.text.normalize import clean
 from seq2seq.text.sampling import Segment, bpe_sampler, unigram_sampler
 
+SPACE = "\u2581"
+"""How SentencePiece writes a space, with which its words begin."""
 VERSION = f"sentencepiece {sentencepiece.__version__}"
 """What trains the subwords; another version may train others."""
 
@@ -59,7 +62,7 @@ class Subwords:
 
     def normalized(self, text: str) -> str:
         """The text as the model sees it."""
-        return str(self._model.Normalize(_line(text))).replace("\u2581", " ").strip()
+        return str(self._model.Normalize(_line(text))).replace(SPACE, " ").strip()
 
     def encode(self, text: str) -> list[int]:
         return list(self._model.Encode(_line(text)))
@@ -119,12 +122,62 @@ class Subwords:
         spelled = [self._model.PieceToId(f"<0x{byte:02X}>") for byte in character.encode("utf-8")]
         return [UNK_ID] if UNK_ID in spelled else list(map(int, spelled))
 
+    def spell(self, text: str, *, glued: bool = False) -> list[int]:
+        """Ids that decode to this text as it stands, not normalised; glued to what is before it,
+        or after a space. They hold UNK_ID where the model cannot write the text."""
+        ids = [] if glued else self.encode(text)
+        if not glued and UNK_ID not in ids and self.decode(ids) == text:
+            return ids
+        spaced = (text if glued else f" {text}").replace(" ", "\u2581")
+        learned, longest, ids, at = self._learned, self._longest, [], 0
+        while at < len(spaced):
+            pieces = (spaced[at : at + size] for size in range(longest, 0, -1))
+            piece = next((piece for piece in pieces if piece in learned), spaced[at])
+            ids += [learned[piece]] if piece in learned else self._spelled(piece)
+            at += len(piece)
+        return ids
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._learned))
+
+    @cached_property
+    def spellings(self) -> list[bytes]:
+        """What each id adds to a cleaned text, in UTF-8; a byte may be a part of a character."""
+        spellings = [b""] * len(self)
+        for piece, i in self._learned.items():
+            spellings[i] = piece.replace("\u2581", " ").encode()
+        for i in self.unlearned - {UNK_ID}:
+            byte = int(self._model.IdToPiece(i)[3:5], 16)
+            spellings[i] = clean(chr(byte)).encode() or b" " if byte < 128 else bytes([byte])
+        return spellings
+
     def decode(self, ids: Sequence[int]) -> str:
         return clean(self._model.Decode(list(ids)))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords themselves, with U+2581 for a space: for people to read."""
         return [str(self._model.IdToPiece(i)) for i in ids]
+
+    def words(self, ids: Sequence[int]) -> list[int]:
+        """Of each subword the word that it is in, 0 for the first; words stand between spaces. A
+        space alone belongs to the word after it, and to none, -1, at the end."""
+        word, begins, found = -1, True, []
+        for piece in self.pieces(ids):
+            begins = begins or piece[0] == SPACE
+            if begins and piece != SPACE:
+                word, begins = word + 1, False
+            found.append(word + begins)
+        return [each if each <= word else -1 for each in found]
+
+    def written_words(self, text: str) -> list[int]:
+        """`words(encode(text))`, numbered as in `text`: normalisation may make a space, and so two
+        words of one, as NFKC does of a no-break space."""
+        line = _line(text)
+        normalized, offsets = self._model.Normalize(line, with_offsets=True)
+        written = [word.start() for word in re.finditer("[^ ]+", line)]
+        begin = [offsets[mark.end()] for mark in re.finditer(f"{SPACE}(?!{SPACE}|$)", normalized)]
+        return [bisect(written, begin[word]) - 1 for word in self.words(self.encode(text))]
 
     @cached_property
     def unlearned(self) -> frozenset[int]:
@@ -135,7 +188,7 @@ class Subwords:
 
 def _line(text: str) -> str:
     """SentencePiece writes a space as U+2581 and reads it back as one."""
-    return clean(text.replace("\u2581", " "))
+    return clean(text.replace(SPACE, " "))
 
 
 def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int) -> bytes:

@@ -19,7 +19,7 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, SearchConfig
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
-from seq2seq.decoding.search import Hypothesis, Search, end_at_limit, length_penalty
+from seq2seq.decoding.search import Hypothesis, Search, end_at_limit, length_penalty, moved_up
 
 Model = Callable[[tuple[int, ...]], Sequence[float]]
 """What was said so far -> log-probability of each next token."""
@@ -42,7 +42,7 @@ class ToyStepper:
         self.models, self.width = list(models), 0
         self.told: list[tuple[int, ...]] = []
 
-    def start(self, width: int, capacity: int) -> None:
+    def start(self, width: int) -> None:
         self.width, self.told = width, [()] * (len(self.models) * width)
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -323,24 +323,31 @@ def test_tokens_without_probability_are_never_said() -> None:
 
 
 @pytest.mark.parametrize("search", [greedy_search, beam_search])
-def test_the_search_tells_the_model_how_far_it_may_go_and_keeps_to_it(search: Search) -> None:
+def test_the_search_begins_once_with_its_width_and_keeps_to_the_limits(search: Search) -> None:
     asked = []
 
     class Watched(ToyStepper):
-        def start(self, width: int, capacity: int) -> None:
-            asked.append((width, capacity))
-            super().start(width, capacity)
+        def start(self, width: int) -> None:
+            asked.append(width)
+            super().start(width)
 
         def step(self, tokens: Tensor) -> Tensor:
             log_probs = super().step(tokens)
-            assert max(map(len, self.told)) <= asked[0][1]
+            assert max(map(len, self.told)) <= 7
             assert all(told[0] == BOS_ID for told in self.told)
             return log_probs
 
     width = 1 if search is greedy_search else 2
     models = [random_model(seed) for seed in range(6)]
     search(Watched(models), torch.tensor([2, 7, 3, 1, 5, 4]), BOS_ID, config_of(width))
-    assert asked == [(width, 7)]
+    assert asked == [width]
+
+
+@pytest.mark.parametrize("still", list(itertools.product([False, True], repeat=4)))
+def test_sentences_that_go_on_move_up_only_into_closed_places(still: tuple[bool, ...]) -> None:
+    rows = moved_up(torch.tensor(still)).tolist()
+    assert sorted(rows) == [row for row, goes_on in enumerate(still) if goes_on]
+    assert all(row == place for place, row in enumerate(rows) if still[place])
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 100])

@@ -73,8 +73,8 @@ def targets(rows: int = B) -> Tensor:
 
 
 def begin(network: Transformer, src: Tensor, lens: Tensor, width: int = 1) -> DecoderState:
-    """An empty state with room for T tokens."""
-    return network.start(network.encode(src, lens), lens, width, capacity=T)
+    """An empty state with a cache."""
+    return network.start(network.encode(src, lens), lens, width, cached=True)
 
 
 def in_chunks(

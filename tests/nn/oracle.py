@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq.nn.attention import MultiHeadAttention
 
@@ -15,6 +14,9 @@ VALID_LENS = {
     "causal": torch.arange(1, Q + 1).expand(B, Q),
     "a length per query": torch.tensor([[1, 7, 3, 2, 5], [4, 4, 1, 6, 7]]),
     "a length per query and empty ones": torch.tensor([[0, 7, 3, 0, 5], [0, 0, 0, 0, 0]]),
+    "keys here and there, and none": torch.arange(B * Q * K).view(B, Q, K)
+    % torch.tensor([[[2], [3], [5], [1000], [1]]])
+    == 1,
 }
 """Each kind of mask, for B sentences of Q queries and K keys."""
 
@@ -31,13 +33,18 @@ def head_by_head(
     for b in range(sentences):
         for h in range(heads):
             for q in range(queries):
-                n = int(valid_lens[b] if valid_lens.dim() == 1 else valid_lens[b, q])
-                scores = key[b, h, :n] @ query[b, h, q] / width**0.5  # (n,)
+                where = keys_seen(valid_lens[b] if valid_lens.dim() == 1 else valid_lens[b, q])
+                scores = key[b, h, where] @ query[b, h, q] / width**0.5  # (n,)
                 seen = scores.exp() / scores.exp().sum()
-                outputs.append(seen @ value[b, h, :n])  # (E,)
-                weights.append(F.pad(seen, (0, key.shape[2] - n)))  # (K,)
+                outputs.append(seen @ value[b, h, where])  # (E,)
+                weights.append(seen.new_zeros(key.shape[2]).index_copy(0, where, seen))  # (K,)
     shape = (sentences, heads, queries)
     return torch.stack(outputs).unflatten(0, shape), torch.stack(weights).unflatten(0, shape)
+
+
+def keys_seen(visible: Tensor) -> Tensor:
+    """A number of first keys, or a mask (K,) -> their indices."""
+    return torch.arange(int(visible)) if visible.dim() == 0 else visible.nonzero().flatten()
 
 
 def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:

@@ -24,7 +24,7 @@ def recorded(
 ) -> list[Tensor]:
     """(B, H, W * T, S) of each layer."""
     found: list[Tensor] = []
-    network.decode(tgt, network.start(network.encode(src, lens), lens, width), found)
+    network.decode(tgt, begin(network, src, lens, width), found)
     return found
 
 

@@ -74,7 +74,9 @@ def test_a_decoder_layer_equals_torchs_with_copied_weights(norm: str, activation
     network.decoder[0] = ours
     state = network.start(memory, lens)
     positions = torch.arange(T).expand(B, T)
-    torch.testing.assert_close(ours(x, state.layers[0], positions, T, lens), expected)
+    torch.testing.assert_close(
+        ours(x, state.layers[0], positions, positions + 1, T, lens), expected
+    )
 
 
 def test_swiglu_is_the_papers_equation() -> None:

@@ -190,7 +190,7 @@ def test_a_sentence_may_be_longer_than_the_first_table_of_sinusoids() -> None:
     network = build({})
     src, tgt = torch.randint(3, 11, (1, 300)), torch.randint(3, 11, (1, 300))
     lens = torch.tensor([300])
-    state = network.start(network.encode(src, lens), lens, capacity=300)
+    state = network.start(network.encode(src, lens), lens, cached=True)
     by_steps, _ = in_chunks(network, tgt, state, [250, 1, 9, 40])
     fresh = build({})
     torch.testing.assert_close(by_steps, fresh(src, lens, tgt))

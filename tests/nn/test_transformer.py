@@ -143,31 +143,62 @@ def test_rows_at_different_places_go_on_right(
         assert state.lengths.equal(place + 1)
 
 
+@pytest.mark.usefixtures("unwritten_memory_is_nan")
+@every_form
+def test_beams_of_sentences_at_different_places_go_on_right(form: AttentionForm) -> None:
+    """The oracle decodes each row's own past alone."""
+    network = build({}, form)
+    (src, lens), tgt = sentences(), targets(B * W)
+    begun = torch.tensor([3, 1, 2]).repeat_interleave(W)
+    _, state = network.decode(tgt[:, :3], begin(network, src, lens, W))
+    state = replace(state, lengths=begun)
+    said = [row[:n].tolist() for row, n in zip(tgt, begun.tolist(), strict=True)]
+    kept, memory = torch.arange(B), network.encode(src, lens)
+    choices = [
+        ([0, 1, 2], [[1, 0], [1, 1], [0, 1]]),
+        ([1, 0, 2], [[0, 0], [1, 0], [1, 1]]),
+        ([2, 1], [[1, 0], [0, 0]]),
+    ]
+    for going_on, beams in choices:
+        left = torch.tensor(going_on)
+        state, kept = state.select(left, torch.tensor(beams)), kept[left]
+        rows = (left[:, None] * W + torch.tensor(beams)).flatten().tolist()
+        new = torch.randint(3, 11, (len(rows), 1))
+        said = [said[row] + new[i].tolist() for i, row in enumerate(rows)]
+        hidden, state = network.decode(new, state)
+        for i, past in enumerate(said):
+            sentence = kept[i // W : i // W + 1]
+            alone = network.start(memory[sentence], lens[sentence])
+            expected, _ = network.decode(torch.tensor([past]), alone)
+            torch.testing.assert_close(hidden[i, 0], expected[0, -1])
+
+
 @every_form
 @every_variant
-def test_reorder_then_step_equals_a_step_on_reordered_input(
+def test_selecting_beams_then_a_step_equals_a_step_on_reordered_input(
     settings: dict[str, Any], form: AttentionForm
 ) -> None:
     network = build(settings, form)
     (src, lens), tgt = sentences(), targets(B * W)
     _, state = in_chunks(network, tgt[:, :3], begin(network, src, lens, W), [1, 1, 1])
     beams = torch.tensor([[1, 1], [1, 0], [0, 0]])
-    hidden, _ = network.decode(tgt[:, 3:4], state.reorder(beams))
+    hidden, _ = network.decode(tgt[:, 3:4], state.select(torch.arange(B), beams))
     before = tgt[:, :3].view(B, W, 3)[torch.arange(B)[:, None], beams].flatten(0, 1)
     reordered = torch.cat([before, tgt[:, 3:4]], dim=1)
     expected, _ = network.decode(reordered, begin(network, src, lens, W))
     torch.testing.assert_close(hidden, expected[:, 3:4])
 
 
-def test_reorder_and_keep_take_each_beams_place_along() -> None:
+def test_selecting_takes_each_beams_place_along() -> None:
     network = build({})
     (src, lens), tgt = sentences(), targets(B * W)
     _, state = network.decode(tgt[:, :3], begin(network, src, lens, W))
     state = replace(state, lengths=torch.tensor([3, 1, 2, 3, 1, 2]))
     beams = torch.tensor([[1, 0], [0, 0], [1, 1]])
-    state = state.reorder(beams)
+    state = state.select(torch.arange(B), beams)
     assert state.lengths.tolist() == [1, 3, 2, 2, 2, 2]
-    assert state.keep(torch.tensor([1, 0])).lengths.tolist() == [2, 2, 1, 3]
+    state = state.select(torch.tensor([1, 0]), torch.tensor([[0, 1], [1, 0]]))
+    assert state.lengths.tolist() == [2, 2, 3, 1]
 
 
 @every_form
@@ -177,10 +208,10 @@ def test_keeping_sentences_equals_running_them_alone(
 ) -> None:
     network = build(settings, form)
     (src, lens), tgt = sentences(), targets(B * W)
-    kept = torch.tensor([2, 0])
+    kept, stay = torch.tensor([2, 0]), torch.arange(W).expand(2, W)
     _, state = in_chunks(network, tgt[:, :2], begin(network, src, lens, W), [1, 1])
     tokens = tgt.view(B, W, T)[kept].flatten(0, 1)
-    hidden, state = in_chunks(network, tokens[:, 2:], state.keep(kept), [1, 2])
+    hidden, state = in_chunks(network, tokens[:, 2:], state.select(kept, stay), [1, 2])
     alone, _ = network.decode(tokens, begin(network, src[kept], lens[kept], W))
     torch.testing.assert_close(hidden, alone[:, 2:])
     assert state.memory_lens.equal(lens[kept])
