@@ -101,10 +101,10 @@ class Pipeline:
                         running.popleft().result()
                     running.append(self.pool.submit(self._answer, batch, search))
                     yield from _taken_finished(waiting)
+                yield from _taken_finished(waiting)  # a window of blank lines has no batch
             while running:
                 running.popleft().result()
                 yield from _taken_finished(waiting)
-            yield from _taken_finished(waiting)
         finally:
             for future in running:
                 future.cancel()

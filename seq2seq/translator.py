@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
-from seq2seq.config import UNK_ID, AttentionForm, SearchConfig, one_of
+from seq2seq.config import UNK_ID, AttentionForm, SearchConfig, at_least, one_of
 from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
@@ -33,7 +33,6 @@ from seq2seq.workers import WorkersEngine
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
-
 
 TooLong = Literal["split", "error"]
 
@@ -58,6 +57,7 @@ class Translator:
     ) -> None:
         """`max_length`: most source subwords of a sentence, the end token counted; never more than
         the engine takes. A longer one is split, each piece translated alone, or an error."""
+        one_of("too_long", too_long, ("split", "error"))
         self.engine, self.config = engine, config or SearchConfig()
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
@@ -89,6 +89,7 @@ class Translator:
         `engine` ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)
+        at_least("workers", workers, 1)
         make: Callable[[], Engine]
         if engine == "native":
             folder, paths = find_model(path), [path, *ensemble]
@@ -103,8 +104,7 @@ class Translator:
             make = partial(interop.load, path, engine, device=device, precision=precision)
         src, tgt = load_subwords(folder)
         made = make() if workers == 1 else WorkersEngine(make, workers)
-        limits: dict[str, Any] = {"max_length": max_length, "too_long": too_long}
-        return cls(made, src, tgt, config, batch_tokens, **limits)
+        return cls(made, src, tgt, config, batch_tokens, max_length=max_length, too_long=too_long)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
@@ -181,7 +181,7 @@ class Translator:
         whole = Sentence(sentence) if isinstance(sentence, str) else sentence
         place = number - 1 if whole.number is None else whole.number
         request = self._request(whole, place)
-        self._check_length(request.prefix, f"prefix {number}")
+        self._check_positions(request.prefix, f"prefix {number}")
         if UNK_ID in request.prefix:
             raise SentenceError(
                 f"prefix {number} {whole.prefix!r} has a character that this model cannot write; "
@@ -205,7 +205,8 @@ class Translator:
             pieces = [piece for piece in pieces if piece.src]
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
-        raise self._too_long(request.src, f"sentence {number}")
+        self._check_positions(request.src, f"sentence {number}")
+        raise _too_long(request.src, f"sentence {number}", f"max_length is {self.max_length}")
 
     def _request(self, sentence: Sentence, line: int, piece: int = 0) -> Request:
         src = self.src_subwords.encode(sentence.text)
@@ -235,19 +236,16 @@ class Translator:
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
 
-    def _check_length(self, ids: Sequence[int], what: str) -> None:
-        if not self._fits(ids):
-            raise self._too_long(ids, what)
+    def _check_positions(self, ids: Sequence[int], what: str) -> None:
+        longest = self.engine.max_length
+        if longest is not None and len(ids) >= longest:
+            raise _too_long(ids, what, f"this model's positions end at {longest}")
 
-    def _too_long(self, ids: Sequence[int], what: str) -> SentenceError:
-        limit = (
-            f"this model's positions end at {self.max_length}"
-            if self.max_length == self.engine.max_length
-            else f"max_length is {self.max_length}"
-        )
-        return SentenceError(
-            f"{what} has {len(ids) + 1} subwords, the end token counted, but {limit}; split it."
-        )
+
+def _too_long(ids: Sequence[int], what: str, limit: str) -> SentenceError:
+    return SentenceError(
+        f"{what} has {len(ids) + 1} subwords, the end token counted, but {limit}; split it."
+    )
 
 
 def load_engine(

@@ -61,18 +61,21 @@ def test_lines_come_out_in_their_order_each_with_its_own_answers(
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_no_more_than_a_few_windows_are_read_ahead() -> None:
+@pytest.mark.parametrize(("pieces", "lines_of_a_window"), [([Request([5, 6, 7])], 10), ([], 40)])
+def test_no_more_than_a_few_windows_are_read_ahead(
+    pieces: list[Request], lines_of_a_window: int
+) -> None:
     read = 0
 
     def endless() -> Iterator[Line]:
         nonlocal read
         while True:
             read += 1
-            yield Line(read, [Request([5, 6, 7])])
+            yield Line(read, pieces)
 
     with closing(Pipeline(backwards, parallel=2, batch_tokens=20).run(endless())) as stream:
         for line in itertools.islice(stream, 500):
-            assert read - line.number <= 4 * 10  # lines in a window of 40 tokens
+            assert read - line.number <= 4 * lines_of_a_window
 
 
 @pytest.mark.usefixtures("small_windows")
