@@ -30,6 +30,7 @@ VERBS = {
     "evaluate": "score translations against references: BLEU, chrF, TER",
     "experiment": "train and test configurations with several seeds, and compare them",
     "plot": "draw training curves, or heat maps of where a model looks",
+    "export": "write a model in the format of another library, and compare",
     "average": "average checkpoints of a run into a model folder",
 }
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
 from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.constrained import ConstrainedSearch
 from seq2seq.decoding.coverage import coverage, rerank
 from seq2seq.decoding.diverse import diverse_search
 from seq2seq.decoding.ensemble import Ensemble, mean_of_probabilities
@@ -33,7 +34,16 @@ SLICE = 1024
 
 
 def search_for(batch: Sequence[Request], config: SearchConfig) -> Search:
-    """The search that these settings ask for."""
+    """The search that these settings ask for; all sentences are under a constraint, or none."""
+    constraints = [each.constraint for each in batch if each.constraint is not None]
+    if constraints and (config.sampling is not None or config.diversity.groups > 1):
+        name = "sampling" if config.sampling is not None else "diversity"
+        raise ConfigError(
+            f"search.{name} knows no terms that a translation must hold; use plain beam search "
+            f"with terms, or no terms."
+        )
+    if constraints:
+        return ConstrainedSearch(constraints)
     if config.sampling is not None:
         return Sampler([each.place for each in batch])
     if config.diversity.groups > 1:
@@ -54,6 +64,14 @@ class Engine(Protocol):
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         """One batch -> the n best of each sentence."""
+
+
+class ScoringEngine(Engine, Protocol):
+    """An engine that can also tell what it thinks of given translations."""
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """One batch of sentences and their translations, ids without special tokens -> of each
+        pair the log-probabilities (T,) of the translation's tokens, the end token last, in fp32."""
 
 
 def check_lengths(engine: Engine, encoded: Sequence[Sequence[int]], what: str, first: int) -> None:
@@ -109,22 +127,38 @@ class NativeEngine:
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         if not config.coverage_penalty:
-            return self._search(batch, config)
+            return self._found(batch, config)
         every = config if config.sampling else replace(config, n_best=config.beam)
-        covered = self._covered(batch, self._search(batch, every), config.coverage_penalty)
+        covered = self._covered(batch, self._found(batch, every), config.coverage_penalty)
         return [each[: config.n_best] for each in covered]
 
+    def _found(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[] for _ in batch]
+        for free in (True, False):  # one sentence's constraint has no say in another's search
+            rows = [row for row, each in enumerate(batch) if (each.constraint is None) == free]
+            if rows:
+                for row, hypotheses in zip(
+                    rows, self._search([batch[row] for row in rows], config), strict=True
+                ):
+                    found[row] = hypotheses
+        return found
+
     def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        """All under a constraint, or none."""
+        constraints = [each.constraint for each in batch if each.constraint is not None]
         device = self.network.output.weight.device
         with torch.inference_mode():
             tokens, src_lens = pad([[*each.src, EOS_ID] for each in batch])
             limits = torch.tensor([config.max_length(len(r.src), len(r.prefix)) for r in batch])
+            if constraints:
+                rests = [each.standing(each.start).rest for each in constraints]
+                limits += torch.tensor(rests)
             if self.max_length is not None:
                 limits = limits.clamp(max=self.max_length)
             tokens, src_lens, limits = tokens.to(device), src_lens.to(device), limits.to(device)
+            search, rules = search_for(batch, config), rules_for(batch, config, limits)
             steppers = [ModelStepper(network, tokens, src_lens) for network in self.networks]
             stepper = Ensemble(steppers) if len(steppers) > 1 else steppers[0]
-            search, rules = search_for(batch, config), rules_for(batch, config, limits)
             return search(stepper, limits, self.network.start_id, config, rules)
 
     def _covered(

@@ -1,5 +1,6 @@
 """What a user may ask for with one line of text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -10,6 +11,8 @@ class Sentence:
     text: str
     prefix: str = ""
     """The translation begins with these words; its last one may be the beginning of a word."""
+    terms: Sequence[str] = ()
+    """The translation holds each of these exactly as often as it is listed."""
     number: int | None = None
     """Its place in the whole input, from 0, that random draws follow from; None where that is its
     place in the list."""

@@ -1,10 +1,12 @@
 """The whole trip: text, subwords, batches, search, text again."""
 
 import copy
+import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +24,7 @@ from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
+from seq2seq.text.terms import Terms, shared
 from seq2seq.translation import BLANK
 from seq2seq.translation import Translation as Translation  # what n_best gives
 from seq2seq.workers import WorkersEngine
@@ -72,6 +75,7 @@ class Translator:
         max_length: int | None = None,
         too_long: TooLong = "split",
         workers: int = 1,
+        engine: str = "native",
         ensemble: Sequence[str | Path] = (),
     ) -> "Translator":
         """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one, and
@@ -79,15 +83,29 @@ class Translator:
         an `ensemble` decide together with it; they must have its subwords.
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
-        translation is found may then depend on the sentences beside it.
+        translation is found may then depend on the sentences beside it. Another library as
+        `engine` ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)
-        paths = [path, *ensemble]
-        make = partial(load_engine, paths, device=device, precision=precision, attention=attention)
-        src, tgt = load_subwords(find_model(path))
-        engine = make() if workers == 1 else WorkersEngine(make, workers)
+        make: Callable[[], Engine]
+        if engine == "native":
+            folder = find_model(path)
+            paths = [path, *ensemble]
+            make = partial(
+                load_engine, paths, device=device, precision=precision, attention=attention
+            )
+        elif ensemble:
+            raise ConfigError(
+                f"ensemble={ensemble[0]}: engine={engine} knows no ensembles; use engine=native."
+            )
+        else:  # by name: it stands on a floor above, and few have its library
+            interop = importlib.import_module("seq2seq.interop.targets")
+            folder = interop.find(path, engine)
+            make = partial(interop.load, path, engine, device=device, precision=precision)
+        src, tgt = load_subwords(folder)
+        made = make() if workers == 1 else WorkersEngine(make, workers)
         limits: dict[str, Any] = {"max_length": max_length, "too_long": too_long}
-        return cls(engine, src, tgt, config, batch_tokens, **limits)
+        return cls(made, src, tgt, config, batch_tokens, **limits)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
@@ -173,8 +191,12 @@ class Translator:
             return Line(number, [request] if request.src else [])
         if self.too_long == "split":
             texts = split(whole.text, lambda text: self._fits(self.src_subwords.encode(text)))
-            sentences = [replace(whole, text=texts[0])]
-            sentences += [replace(whole, text=text, prefix="") for text in texts[1:]]
+            shares = shared(whole.terms, texts)
+            prefixes = chain([whole.prefix], repeat(""))
+            sentences = [
+                Sentence(text, prefix, terms)
+                for text, prefix, terms in zip(texts, prefixes, shares, strict=False)
+            ]
             pieces = [self._request(each, place, piece) for piece, each in enumerate(sentences)]
             pieces = [piece for piece in pieces if piece.src]
             if all(self._fits(piece.src) for piece in pieces):
@@ -183,7 +205,8 @@ class Translator:
 
     def _request(self, sentence: Sentence, line: int, piece: int = 0) -> Request:
         src = self.src_subwords.encode(sentence.text)
-        return Request(src, self.tgt_subwords.encode(sentence.prefix), (line, piece))
+        constraint = Terms(sentence.terms, self.tgt_subwords) if sentence.terms else None
+        return Request(src, self.tgt_subwords.encode(sentence.prefix), (line, piece), constraint)
 
     def _translations(self, line: Line) -> list[Translation]:
         """One piece after the other: the best of each, the second best of each ..."""

@@ -44,7 +44,8 @@ FLOORS = {
                     "second_look pipeline workers",
     "verification": "sentence translation translator",
     "training":     f"{MODEL} evaluation memory",
-    "apps":         f"{MODEL} evaluation training reports allocator verification workers",
+    "interop":      MODEL,
+    "apps":         f"{MODEL} evaluation training interop reports allocator verification workers",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -53,7 +54,7 @@ FLOORS = {
 LIBRARIES = {
     # library            the only places that may import it
     "torch":             "nn data decoding memory model_folder engine second_look pipeline workers "
-                         "translator training apps.train evaluation.corpus_bleu",
+                         "translator training interop apps.train evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
     "jsonargparse":      "apps.train",
@@ -67,6 +68,7 @@ LIBRARIES = {
     "lxml":              "data.formats",
     "polib":             "data.formats",
     "datasets":          "data.huggingface",
+    "ctranslate2":       "interop",
     "matplotlib":        "reports",
 }  # fmt: skip
 

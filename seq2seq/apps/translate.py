@@ -25,10 +25,12 @@ from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention,
 from seq2seq.apps.prefixes import begun_with, check_aligned
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
 from seq2seq.apps.search_flags import add_search_flags, search_config
+from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
 from seq2seq.data.output import Output, open_output
 from seq2seq.errors import ConfigError, UserError
+from seq2seq.interop.extras import TARGETS
 from seq2seq.reports.files import check_output, write
 from seq2seq.translation import Translation
 
@@ -114,6 +116,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument(
+        "--engine",
+        choices=["native", *TARGETS],
+        default="native",
+        help="what searches: our own network, or the library that MODEL was or may be exported to",
+    )
+    parser.add_argument(
         "--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)"
     )
     parser.add_argument(
@@ -123,6 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="translate N lines again, each alone, and tell differences; status 1 if there are any",
     )
+    add_term_flags(parser)
     add_search_flags(parser)
 
 
@@ -161,9 +170,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _load(args: argparse.Namespace) -> "Translator":
     config = search_config(args)
-    size = _input_size(args.input)
     if args.prefix is not None and args.input is not None:
         check_aligned(args.prefix, args.input)
+    size = _input_size(args.input) if args.engine == "native" else 0  # others have threads
     # torch is imported only after the arguments are known to be right.
     from seq2seq.translator import Translator
     from seq2seq.workers import default_workers
@@ -173,6 +182,7 @@ def _load(args: argparse.Namespace) -> "Translator":
         mbr.with_candidates(config, args),
         device=args.device,
         precision=args.precision,
+        engine=args.engine,
         batch_tokens=args.batch_tokens,
         max_length=args.max_length,
         too_long=args.too_long,
@@ -194,9 +204,11 @@ def _input_size(path: str | None) -> int:
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
     """What decides what is written, as --resume compares it."""
-    from seq2seq.model_folder import WEIGHTS, find_model
+    from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
 
-    weights = find_model(args.model) / WEIGHTS
+    weights = Path(args.model) / EXPORTED
+    if not weights.is_file():
+        weights = find_model(args.model) / WEIGHTS
     told = {"MODEL": str(weights.resolve()), "MODEL written at": str(weights.stat().st_mtime_ns)}
     told["INPUT"] = "standard input" if args.input is None else str(Path(args.input).resolve())
     for name in sorted(vars(args).keys() - {"model", "input"} - SAME_TRANSLATIONS):
@@ -212,10 +224,11 @@ def _translate(
     name = args.input or "standard input"
     read = READERS[args.input_format or format_of(args.input)]
     numbered = enumerate(_lines(args.input, output.done), start=output.done + 1)
+    required = Requirements.of(args)
     given: Iterator[Line] = (read(text, f"{name} line {number}") for number, text in numbered)
     if args.prefix is not None:
         given = begun_with(args.prefix, given, name, output.done)
-    lines, again = tee(given)
+    lines, again = tee(map(required.of_line, given))
     choose = mbr.chooser(args, translator.config)
     asked, writer = Asked(args.token_scores, args.alignment), WRITERS[_output_format(args)]
     shown = sys.stderr.isatty()
@@ -231,6 +244,7 @@ def _translate(
             output.write(writer(output.done, line, fields, args.n_best))
             sample.see(output.done, line.sentence, found[0])
             longer += found[0].pieces > 1
+            required.see(line.sentence, best[0].text)
             if line.sentence.text.strip() and len(drawn) < MOST_SENTENCES:
                 drawn.append((line.sentence.text, best[0]))
         bar.update(len(part))
@@ -246,6 +260,7 @@ def _translate(
                     part = []
         finally:
             finish(part)
+    required.tell()
     if longer:
         print(
             f"lines of more than {translator.max_length} subwords, which were split: {longer} "

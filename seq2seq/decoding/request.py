@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seq2seq.decoding.constraint import Constraint
+
 
 @dataclass(frozen=True)
 class Request:
@@ -13,3 +15,5 @@ class Request:
     """The translation begins with these."""
     place: tuple[int, int] = (0, 0)
     """Its line of the input, and which piece of it, from 0: what random draws follow from."""
+    constraint: Constraint | None = None
+    """The translation holds what this asks for."""
