@@ -36,6 +36,12 @@ SLICE = 1024
 def search_for(batch: Sequence[Request], config: SearchConfig) -> Search:
     """The search that these settings ask for; all sentences under a constraint, or none."""
     constraints = [each.constraint for each in batch if each.constraint is not None]
+    if constraints and (config.sampling is not None or config.diversity.groups > 1):
+        name = "sampling" if config.sampling is not None else "diversity"
+        raise ConfigError(
+            f"search.{name} knows no terms that a translation must hold; use plain beam search "
+            f"with terms, or no terms."
+        )
     if constraints:
         return ConstrainedSearch(constraints)
     if config.sampling is not None:

@@ -183,6 +183,21 @@ def test_coverage_reorders_everything_that_the_search_has_finished(n_best: int) 
     assert not all(map(same_tokens, *firsts))
 
 
+@pytest.mark.parametrize(
+    "settings", [{"sampling": SAMPLING}, {"beam": 4, "diversity": Diversity(groups=2)}], ids=str
+)
+def test_terms_are_for_plain_beam_search(settings: dict[str, object]) -> None:
+    config = replace(searching(4), **settings)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=rf"search\.{list(settings)[-1]} knows no terms"):
+        translator(config).translate(["kare", Sentence("tosu", terms=["mino"])])
+    assert (
+        "mino"
+        in translator(searching(4, coverage_penalty=0.1)).translate(
+            [Sentence("tosu", terms=["mino"])]
+        )[0]
+    )
+
+
 def test_lengths_are_what_the_settings_allow_and_prefixes_always_fit() -> None:
     config = searching(3, n_best=3, min_target_length=3, max_target_length=5, max_length_ratio=9.0)
     prefix = [4] * 8
