@@ -35,7 +35,8 @@ FLOORS = {
     "sentence":     "",
     "translator":   f"{BASE} text nn data decoding model_folder engine sentence",
     "training":     f"{MODEL} evaluation",
-    "apps":         f"{MODEL} evaluation training reports allocator",
+    "interop":      MODEL,
+    "apps":         f"{MODEL} evaluation training reports allocator interop",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -43,8 +44,8 @@ FLOORS = {
 
 LIBRARIES = {
     # library            the only places that may import it
-    "torch":             "nn data decoding model_folder engine translator training apps.train "
-                         "evaluation.corpus_bleu",
+    "torch":             "nn data decoding model_folder engine translator training interop "
+                         "apps.train evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
     "jsonargparse":      "apps.train",
@@ -59,6 +60,7 @@ LIBRARIES = {
     "polib":             "data.formats",
     "datasets":          "data.huggingface",
     "matplotlib":        "reports",
+    "transformers":      "interop.huggingface",
 }  # fmt: skip
 
 
