@@ -5,6 +5,9 @@ SHARED = "model.shared.weight"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swish"}
 """Our names and theirs; in newer files silu is silu."""
 
+OURS = "seq2seq"
+"""A key in config.json, for settings that theirs does not have."""
+
 _OUTSIDE_LAYERS = {
     "src_embedding.weight": "model.encoder.embed_tokens.weight",
     "tgt_embedding.weight": "model.decoder.embed_tokens.weight",

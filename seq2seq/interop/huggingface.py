@@ -16,11 +16,12 @@ from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig
 from seq2seq.errors import ConfigError
-from seq2seq.interop.bart import ACTIVATIONS, SHARED, their_name
+from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, their_name
 from seq2seq.interop.model_card import model_card
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
+from seq2seq.text.piece_order import as_entry
 from seq2seq.text.subwords import Subwords
 
 LONGEST = 1024
@@ -121,6 +122,8 @@ def _settings(config: ModelConfig, longest: int) -> dict[str, object]:
         "eos_token_id": EOS_ID,
         "decoder_start_token_id": BOS_ID if config.start_token == "bos" else PAD_ID,
         "forced_eos_token_id": None,
+        # What the weights do not tell when such a folder is read again.
+        OURS: {name: getattr(config, name) for name in ("bias", "output_bias", "max_positions")},
     }
 
 
@@ -162,7 +165,8 @@ def _write_tokenizer(saved: SavedModel, folder: Path, longest: int) -> None:
 
 
 def _ids(subwords: Subwords) -> dict[str, int]:
-    return {piece: index for index, piece in enumerate(subwords.pieces(range(len(subwords))))}
+    pieces = subwords.pieces(range(len(subwords)))
+    return {as_entry(piece): index for index, piece in enumerate(pieces)}
 
 
 def _write_json(path: Path, value: object) -> None:
