@@ -56,7 +56,7 @@ def read(folder: Path) -> SavedModel:
     tokenizer = _read_json(folder / "tokenizer_config.json", default={})
     weights = _embeddings_apart(_read_weights(folder), theirs)
     sides = _vocabularies(folder, theirs, weights, bool(tokenizer.get("separate_vocabs")))
-    network = _network(theirs, weights, *sides)
+    network = _network(folder, theirs, weights, *sides)
     src, tgt = (
         Subwords(reordered(_read_bytes(folder / name), side.pieces))
         for name, side in zip(SENTENCEPIECE, sides, strict=True)
@@ -152,9 +152,9 @@ def _vocabularies(
     """Of the source and the target, the same one twice where they share their ids."""
     files = ("vocab.json", "target_vocab.json" if separate else "vocab.json")
     pad, eos, start = (theirs[f"{name}_token_id"] for name in SPECIAL)
-    learned = [list(text_pieces(_read_bytes(folder / name))) for name in SENTENCEPIECE]
+    learned = [_text_pieces(folder / name) for name in SENTENCEPIECE]
     if not separate:
-        learned = [[*learned[0], *learned[1]]] * 2
+        learned = [learned[0] + learned[1]] * 2
     found = []
     for file, name, texts in zip(files, (SRC, TGT), learned, strict=True):
         ids = _read_json(folder / file)
@@ -180,13 +180,24 @@ def _vocabularies(
     return found[0], found[1]
 
 
+def _text_pieces(path: Path) -> list[str]:
+    try:
+        return list(text_pieces(_read_bytes(path)))
+    except ValueError as error:
+        raise ModelFolderError(f"{path} is damaged: {error}.") from None
+
+
 def _network(
-    theirs: dict[str, Any], weights: dict[str, Tensor], src: Vocabulary, tgt: Vocabulary
+    folder: Path,
+    theirs: dict[str, Any],
+    weights: dict[str, Tensor],
+    src: Vocabulary,
+    tgt: Vocabulary,
 ) -> Transformer:
     """Ours with their weights, rows in our order."""
     tables = {SRC: src, TGT: tgt, OUT: tgt}
     if missing := sorted(tables.keys() - weights.keys()):
-        raise ModelFolderError(f"the weights lack {missing[0]}.")
+        raise ModelFolderError(f"{folder}: the weights lack {missing[0]}.")
     weights = weights | {name: side.rows_of(weights[name]) for name, side in tables.items()}
     output_bias = weights.get(OUTPUT_BIAS, torch.zeros(1)).view(-1)
     if len(output_bias) > 1:
@@ -200,8 +211,8 @@ def _network(
             if tensor is None or tensor.shape != parameter.shape:
                 found = "is missing" if tensor is None else f"is {tuple(tensor.shape)}"
                 raise ModelFolderError(
-                    f"the weights do not fit config.json: {their_name(name)} {found}, expected "
-                    f"{tuple(parameter.shape)}."
+                    f"{folder}: the weights do not fit config.json: {their_name(name)} {found}, "
+                    f"expected {tuple(parameter.shape)}."
                 )
             parameter.copy_(tensor)
     return network

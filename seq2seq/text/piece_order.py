@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from seq2seq.errors import ModelFolderError
 from seq2seq.text.sampling import UNKNOWN_PENALTY
 
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -39,7 +38,7 @@ def as_entry(piece: str) -> str:
 
 
 def pieces_in(serialized: bytes) -> list[Piece]:
-    """The pieces of a model by their ids; ModelFolderError if it is none."""
+    """The pieces of a model by their ids; ValueError if it is none."""
     try:
         found = []
         for number, content in _fields(serialized):
@@ -48,7 +47,7 @@ def pieces_in(serialized: bytes) -> list[Piece]:
                 found.append(Piece(fields[1].decode(), fields[2], fields.get(3, NORMAL)))
         return found
     except (AttributeError, LookupError, ValueError, struct.error):
-        raise ModelFolderError("not a SentencePiece model") from None
+        raise ValueError("not a SentencePiece model") from None
 
 
 def text_pieces(serialized: bytes) -> dict[str, Piece]:
