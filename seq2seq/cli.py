@@ -29,6 +29,7 @@ VERBS = {
     "evaluate": "score translations against references: BLEU, chrF, TER",
     "plot": "draw training curves, or heat maps of where a model looks",
     "average": "average checkpoints of a run into a model folder",
+    "convert": "make a model folder of another toolkit's model",
 }
 
 

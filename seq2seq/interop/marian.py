@@ -50,6 +50,14 @@ OUTPUT_BIAS = their_name("output.bias")
 POSITIONS = [their_name(f"{side}_positions.table") for side in ("src", "tgt")]
 
 
+def recognises(path: Path) -> bool:
+    """Whether config.json, as transformers writes it, names a type of model."""
+    try:
+        return "model_type" in _read_json(path / "config.json")
+    except ModelFolderError:
+        return False
+
+
 def read(folder: Path) -> SavedModel:
     """The model in a folder that `save_pretrained` of a Marian or Pegasus wrote."""
     theirs = _read_description(folder)

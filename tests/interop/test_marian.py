@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from small_models import SETTINGS, SHORT, TEXTS, random_model
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq.cli import main
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.data.batch import make_batch
 from seq2seq.engine import NativeEngine
@@ -325,3 +327,31 @@ def test_a_missing_or_damaged_file_is_named(name: str, opus: Path) -> None:
     (opus / name).unlink()
     with pytest.raises(ModelFolderError, match=name):
         read(opus)
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice
+def test_the_command_makes_a_model_that_translates_and_is_fine_tuned(
+    opus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = write_opus(opus)
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", "opus", "ours", "--tgt-lang", "fr"]) == 0
+    assert "ours: src_vocab_size" in capsys.readouterr().out
+    saved = load_model("ours")
+    assert (saved.src_lang, saved.tgt_lang) == ("eng", "fr")
+    assert translator(saved).translate(SRC_TEXTS[:5]) == greedy_texts(theirs, tokenizer(opus))
+    for name, texts in (("src", SRC_TEXTS), ("tgt", TGT_TEXTS)):
+        Path(name).write_text("".join(f"{text}\n" for text in texts[:20]))
+    words = "fit --run tuned --init_from ours --trainer.max_steps 2 --trainer.val_check_interval 2"
+    data = [
+        f"--data.{part}.{side}={side}"
+        for part in ("train", "validation")
+        for side in ("src", "tgt")
+    ]
+    monkeypatch.setattr(
+        sys, "argv", ["seq2seq", *words.split(), *data, "--trainer.accelerator=cpu"]
+    )
+    assert main() == 0
+    tuned = load_model("tuned")
+    assert tuned.fingerprints == saved.fingerprints
+    assert not same_weights(tuned.network, saved.network)
