@@ -22,6 +22,10 @@ from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
 
 SEARCHES: dict[str, Search] = {"greedy": greedy_search, "beam": beam_search}
+NEVER_SAID = [PAD_ID, BOS_ID, UNK_ID]
+"""They get no probability, and the others no more for it: no translation should hold them."""
+SLICE = 1024
+"""Target positions whose logits are in memory at a time when a translation is scored."""
 
 
 class Engine(Protocol):
@@ -36,10 +40,7 @@ class Engine(Protocol):
 
 
 class ModelStepper:
-    """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch.
-
-    Padding, start and unknown tokens get no probability: no translation should hold them.
-    """
+    """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch."""
 
     def __init__(self, network: Transformer, src: Tensor, src_lens: Tensor) -> None:
         self.network, self.src_lens = network, src_lens
@@ -53,7 +54,7 @@ class ModelStepper:
         assert self.state is not None
         hidden, self.state = self.network.decode(tokens[:, None], self.state)  # (R, 1, D)
         log_probs = self.network.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (R, V)
-        log_probs[:, [PAD_ID, BOS_ID, UNK_ID]] = -torch.inf
+        log_probs[:, NEVER_SAID] = -torch.inf
         return log_probs
 
     def select(self, sentences: Tensor, beams: Tensor) -> None:
@@ -89,9 +90,7 @@ class NativeEngine:
     ) -> list[Tensor]:
         """One batch of sentences and their translations, ids without special tokens -> of each
         pair the weights (L, H, T, S), end tokens counted."""
-        network = self.network
-        batch = make_batch(src, tgt, network.start_id)
-        batch = Batch(*(tensor.to(network.output.weight.device) for tensor in batch))
+        network, batch = self.network, self._pairs(src, tgt)
         found: list[Tensor] = []
         with torch.inference_mode():
             memory = network.encode(batch.src, batch.src_lens)
@@ -101,3 +100,22 @@ class NativeEngine:
             weights = torch.stack(found, dim=1).cpu()  # (B, L, H, T, S)
         lens = zip(weights, batch.tgt_lens.tolist(), batch.src_lens.tolist(), strict=True)
         return [each[:, :, :t, :s] for each, t, s in lens]
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The same batch -> of each pair the log-probabilities (T,) of its translation's tokens,
+        the end token last, in fp32: what a search adds up."""
+        network, batch = self.network, self._pairs(src, tgt)
+        found = []
+        with torch.inference_mode():
+            hidden = network(batch.src, batch.src_lens, batch.tgt_in).flatten(0, 1)  # (B * T, D)
+            said = batch.tgt_out.flatten()  # (B * T,)
+            for states, tokens in zip(hidden.split(SLICE), said.split(SLICE), strict=True):
+                logits = network.project(states).float()  # (SLICE, V)
+                found.append(logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(dim=1))
+            never = torch.isin(said, said.new_tensor(NEVER_SAID))
+            rows = torch.cat(found).masked_fill(never, -torch.inf).view_as(batch.tgt_out).cpu()
+        return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
+
+    def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
+        batch = make_batch(src, tgt, self.network.start_id)
+        return Batch(*(tensor.to(self.network.output.weight.device) for tensor in batch))

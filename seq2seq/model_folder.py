@@ -23,6 +23,8 @@ from seq2seq.text.subwords import Subwords
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 SRC_SUBWORDS, TGT_SUBWORDS = "subwords.src.model", "subwords.tgt.model"
+EXPORTED = "seq2seq.json"
+"""Marks a folder as exported to another library, which has a config.json of its own."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ def find_model(path: str | Path) -> Path:
     """The model folder at `path`, which may also be a run folder that has one in model/."""
     path = Path(path)
     for folder in (path, path / "model"):
+        if (folder / EXPORTED).is_file():
+            raise ModelFolderError(
+                f"{folder} was exported to another library, see {EXPORTED}; translate with the "
+                f"--engine of that name, or take the model folder that it was made of."
+            )
         if (folder / CONFIG).is_file():
             return folder
     what = (

@@ -1,5 +1,6 @@
 """The whole trip: text, subwords, batches, search, text again."""
 
+import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -74,14 +75,20 @@ class Translator:
         device: str = "auto",
         precision: str = "fp32",
         attention: AttentionForm = "auto",
+        engine: str = "native",
         batch_tokens: int = 4096,
     ) -> "Translator":
         """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one.
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
-        translation is found may then depend on the sentences beside it.
+        translation is found may then depend on the sentences beside it. Another library's `engine`
+        ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)
+        if engine != "native":
+            # By name: it stands on a higher floor, and few have its library.
+            load = importlib.import_module("seq2seq.interop.targets").load
+            return cls(*load(path, engine, device, precision), config, batch_tokens)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         saved = load_model(path, attention=attention)
@@ -90,8 +97,8 @@ class Translator:
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"device={device} cannot be used: {reason}") from None
-        engine = NativeEngine(network)
-        return cls(engine, saved.src_subwords, saved.tgt_subwords, config, batch_tokens)
+        native = NativeEngine(network)
+        return cls(native, saved.src_subwords, saved.tgt_subwords, config, batch_tokens)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None

@@ -36,7 +36,7 @@ FLOORS = {
     "translator":   f"{BASE} text nn data decoding model_folder engine sentence",
     "training":     f"{MODEL} evaluation",
     "interop":      MODEL,
-    "apps":         f"{MODEL} evaluation training reports allocator interop",
+    "apps":         f"{MODEL} evaluation training interop reports allocator",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -59,8 +59,9 @@ LIBRARIES = {
     "lxml":              "data.formats",
     "polib":             "data.formats",
     "datasets":          "data.huggingface",
+    "ctranslate2":       "interop",
     "matplotlib":        "reports",
-    "transformers":      "interop.huggingface",
+    "transformers":      "interop",
 }  # fmt: skip
 
 

@@ -15,13 +15,15 @@ from typing import Any, NoReturn
 
 from jsonargparse import set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.utilities import rank_zero_info
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
+from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, load_languages
 from seq2seq.training.callbacks import BestModelFolder, CleanStop, ProgressBar
 from seq2seq.training.checkpoints import (
@@ -70,6 +72,14 @@ class SaveRunConfig(SaveConfigCallback):
             folder.mkdir(parents=True, exist_ok=True)
             text = self.parser.dump(self.config, skip_none=False)
             (folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+class Reach(Callback):
+    """Says at the start of a fit which libraries its model can be exported to."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, TranslationModule)
+        rank_zero_info(f"model {reach(pl_module.config)}")
 
 
 class TranslationCLI(LightningCLI):
@@ -198,7 +208,7 @@ def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
         enable_version_counter=False,
     )
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
-    watch = [Health(), Samples(run / "samples.txt")]
+    watch = [Reach(), Health(), Samples(run / "samples.txt")]
     stored = BestModelFolder(run / "model")
     ema = None if recipe.ema is None else ExponentialMovingAverage(recipe.ema)
     choice = ModelChoice(run / "candidates.jsonl", stored, last, best, ema)

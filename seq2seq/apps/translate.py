@@ -15,6 +15,7 @@ from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import decode_lines, read_lines
 from seq2seq.errors import ConfigError
+from seq2seq.interop.extras import TARGETS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-tokens", type=int, default=4096, help="source tokens of a batch (default: 4096)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    parser.add_argument(
+        "--engine",
+        choices=["native", *TARGETS],
+        default="native",
+        help="what translates: our own network, or another library that MODEL may be exported to",
+    )
     parser.add_argument(
         "--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)"
     )
@@ -68,6 +75,7 @@ def run(args: argparse.Namespace) -> None:
         config,
         device=args.device,
         precision=args.precision,
+        engine=args.engine,
         batch_tokens=args.batch_tokens,
     )
     with tqdm(

@@ -1,1 +1,1 @@
-"""Other people's formats, a file for each format and direction; imports their libraries."""
+"""Other libraries' formats. What each of them cannot represent is known without the library."""

@@ -1,0 +1,145 @@
+"""Write a model in the format of another library, and check that it says the same there.
+
+OUT is a new folder with all that the library needs and our subword models, so that
+`seq2seq translate --engine LIBRARY OUT` works. Both engines then translate some lines, of FILE or
+made up, and a table tells what changed. Without --quantize an export whose log-probabilities or
+greedy translations differ is wrong: it is not kept, and the status is 1.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seq2seq.config import SearchConfig, at_least
+from seq2seq.data.lines import read_lines
+from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.evaluation.metrics import bleu
+from seq2seq.interop.extras import TARGETS
+
+if TYPE_CHECKING:
+    from seq2seq.interop.comparison import Comparison
+    from seq2seq.interop.exported import Exported
+    from seq2seq.interop.sample import Example
+    from seq2seq.model_folder import SavedModel
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.add_argument("model", metavar="MODEL", help="a model folder or a run folder")
+    parser.add_argument("--to", choices=TARGETS, required=True, help="the library")
+    parser.add_argument("output", metavar="OUT", type=Path, help="the folder to write")
+    parser.add_argument("--quantize", metavar="TYPE", help="of the weights: int8, float16 ...")
+    parser.add_argument(
+        "--check", metavar="N", type=int, default=100, help="lines to compare, or 0 (default: 100)"
+    )
+    parser.add_argument("--check-src", metavar="FILE", help="compare on its first lines")
+    parser.add_argument("--check-tgt", metavar="FILE", help="their translations, for BLEU")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export into a folder beside OUT, check it, move it to its place."""
+    at_least("--check", args.check, 0)
+    if args.check_tgt is not None and args.check_src is None:
+        raise ConfigError(f"--check-tgt {args.check_tgt} translates --check-src; name that, too.")
+    if args.output.is_file() or (args.output.is_dir() and any(args.output.iterdir())):
+        raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
+    from seq2seq.interop.targets import export
+    from seq2seq.model_folder import find_model, load_model
+
+    saved = load_model(args.model)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=args.output.parent, prefix=".exporting-") as scratch:
+        exported = export(saved, args.to, Path(scratch) / "model", args.quantize)
+        if args.check:
+            examples = _examples(args, exported)
+            comparison = _compare(args.to, saved, exported, examples)
+            sizes = [_size(folder) for folder in (find_model(args.model), exported.folder)]
+            print(*report(comparison, examples, exported, sizes), sep="\n")
+            if args.quantize is None and not comparison.equal:
+                print(
+                    f"error: {args.to} does not say what {args.model} says, so {args.output} is "
+                    f"not written; please report it.",
+                    file=sys.stderr,
+                )
+                return 1
+        exported.folder.replace(args.output)
+    print(f"{args.output}: {args.to}, {exported.about.quantization}")
+    return 0
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files in it."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _examples(args: argparse.Namespace, exported: "Exported") -> "list[Example]":
+    from seq2seq.interop.sample import made_up, of_text
+
+    if args.check_src is None:
+        return made_up(args.check, exported)
+    src = list(read_lines(args.check_src))
+    tgt = None if args.check_tgt is None else list(read_lines(args.check_tgt))
+    if tgt is not None and len(src) != len(tgt):
+        raise CorpusError(
+            f"{args.check_src} has {len(src)} lines but {args.check_tgt} has {len(tgt)}; line n of "
+            f"one must translate line n of the other."
+        )
+    examples = of_text(src, tgt, exported)[: args.check]
+    if not examples:
+        raise CorpusError(f"{args.check_src} has no line that could be translated.")
+    return examples
+
+
+def _compare(
+    name: str, saved: "SavedModel", exported: "Exported", examples: "Sequence[Example]"
+) -> "Comparison":
+    from seq2seq.engine import NativeEngine
+    from seq2seq.interop.comparison import compare
+    from seq2seq.interop.targets import target
+
+    other = target(name).engine(exported, "cpu", "fp32")
+    return compare(NativeEngine(saved.network), other, examples, SearchConfig())
+
+
+def report(
+    comparison: "Comparison",
+    examples: "Sequence[Example]",
+    exported: "Exported",
+    sizes: Sequence[int],
+) -> Iterator[str]:
+    """Lines of text: a table of before and after, and every translation that differs."""
+    before, after = comparison.native, comparison.other
+    total, about = len(examples), exported.about
+    said = [
+        [exported.tgt_subwords.decode(each.tokens) for each in found.best]
+        for found in (before, after)
+    ]
+
+    def row(name: str, *cells: str) -> str:
+        return f"{name:12}" + "".join(f"{cell:>20}" for cell in cells)
+
+    yield row("", "native", f"{about.target} {about.quantization}")
+    yield row("MB", *(f"{each / 1e6:.1f}" for each in sizes))
+    yield row("sentences/s", *(f"{total / found.seconds:.1f}" for found in (before, after)))
+    references = [each.reference for each in examples if each.reference is not None]
+    if references:
+        scores = [bleu(texts, [references], about.tgt_lang) for texts in said]
+        yield row("BLEU", *(f"{score.value:.2f}" for score in scores)) + f"  {scores[0].signature}"
+    yield (
+        f"given translations: log-probabilities differ by at most {comparison.forced:.1e} "
+        f"({total} sentences)"
+    )
+    ties = f", {len(comparison.ties)} of them ties" if comparison.ties else ""
+    yield f"greedy search: {len(comparison.greedy)} of {total} translations differ{ties}"
+    differing = comparison.differing
+    yield (
+        f"beam search: {len(differing)} of {total} translations differ, scores by at most "
+        f"{comparison.score_difference:.1e}"
+    )
+    for number in differing:
+        yield f"  line {examples[number].number}"
+        for found, texts in zip((before, after), said, strict=True):
+            yield f"    {found.best[number].score:.4f}  {texts[number]}"

@@ -1,0 +1,169 @@
+"""CTranslate2: our parameters under the names of its `TransformerSpec`, no number changed.
+
+Its folder is {config.json, model.bin} and shared_vocabulary.json, or source_vocabulary.json and
+target_vocabulary.json: all that its own `Translator` needs. Its tokens are the pieces of our
+subword models.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
+from seq2seq.interop.exported import Exported
+from seq2seq.interop.extras import extra
+from seq2seq.interop.refusal import Abilities, unable
+from seq2seq.interop.targets import ScoringEngine
+from seq2seq.model_folder import SavedModel
+from seq2seq.nn.attention import MultiHeadAttention
+from seq2seq.nn.embedding import sinusoids
+from seq2seq.nn.layers import FeedForward
+from seq2seq.nn.transformer import Transformer
+
+QUANTIZATIONS = ("int8", "int8_bfloat16", "float16")
+LONGEST = 1024
+"""Rows of the table of sinusoids, which it wants stored."""
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+ABILITIES: Abilities = {
+    "src_vocab_size": None,
+    "tgt_vocab_size": None,
+    "d_model": None,
+    "heads": None,
+    "head_dim": None,
+    "ff_dim": None,
+    "encoder_layers": None,
+    "decoder_layers": None,
+    "norm": ("pre", "post"),
+    "activation": ACTIVATIONS,
+    "positions": ("sinusoidal", "learned"),
+    "max_positions": None,
+    "tie": None,
+    "bias": None,
+    "output_bias": None,
+    "scale_embeddings": None,
+    "start_token": ("bos", "pad"),
+}
+
+
+def obstacles(config: ModelConfig) -> list[str]:
+    """What it cannot represent, each with what to change."""
+    found = [
+        f"model.{name}=0: there is no stack without layers there; train with 1 or more."
+        for name in ("encoder_layers", "decoder_layers")
+        if getattr(config, name) == 0
+    ]
+    return found + unable(config, ModelConfig(), ABILITIES, "model.")
+
+
+def longest(config: ModelConfig) -> int:
+    """Rows of its table of positions."""
+    return config.max_positions if config.positions == "learned" else LONGEST
+
+
+def export(saved: SavedModel, folder: Path, quantize: str | None) -> None:
+    """Write its files."""
+    spec = specification(saved.network)
+    src, tgt = (each.pieces(range(len(each))) for each in (saved.src_subwords, saved.tgt_subwords))
+    spec.register_source_vocabulary(src)
+    spec.register_target_vocabulary(tgt)
+    settings = spec.config
+    settings.unk_token, settings.bos_token, settings.eos_token = (
+        tgt[UNK_ID],
+        tgt[BOS_ID],
+        tgt[EOS_ID],
+    )
+    settings.decoder_start_token = tgt[saved.network.start_id]
+    settings.add_source_bos, settings.add_source_eos = False, True
+    settings.layer_norm_epsilon = torch.nn.LayerNorm(1).eps
+    spec.validate()
+    spec.optimize(quantize)
+    spec.save(str(folder))
+
+
+def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
+    """Ready to translate."""
+    from seq2seq.interop.ctranslate2_engine import open_engine
+
+    return open_engine(exported, device, precision)
+
+
+def specification(network: Transformer) -> Any:
+    """A `TransformerSpec` with copies of the parameters, since int8 is made of them in place."""
+    with extra("ctranslate2"):
+        from ctranslate2.specs import common_spec
+        from ctranslate2.specs import transformer_spec as theirs
+
+    config = network.config
+    settings: dict[str, Any] = {
+        "num_heads": config.heads,
+        "head_dim": config.head_dim,
+        "pre_norm": config.norm == "pre",
+        "activation": common_spec.Activation[ACTIVATIONS[config.activation]],
+        "ffn_glu": config.activation == "swiglu",
+    }
+    encoder = theirs.TransformerEncoderSpec(config.encoder_layers, **settings)
+    decoder = theirs.TransformerDecoderSpec(config.decoder_layers, **settings)
+    encoder.embeddings[0].weight = copy(network.src_embedding.weight)
+    decoder.embeddings.weight = copy(network.tgt_embedding.weight)
+    encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embeddings
+    encoder.position_encodings.encodings = positions(network.src_positions, config)
+    decoder.position_encodings.encodings = positions(network.tgt_positions, config)
+    for to, layer in zip(encoder.layer, network.encoder, strict=True):
+        set_self_attention(to.self_attention, layer.self_attention, layer.self_residual.norm)
+        set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+    for to, layer in zip(decoder.layer, network.decoder, strict=True):
+        set_self_attention(to.self_attention, layer.self_attention, layer.self_residual.norm)
+        set_cross_attention(to.attention, layer.cross_attention, layer.cross_residual.norm)
+        set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+    if config.norm == "pre":
+        set_norm(encoder.layer_norm, network.encoder_norm)
+        set_norm(decoder.layer_norm, network.decoder_norm)
+    set_linear(decoder.projection, network.output)
+    return theirs.TransformerSpec(encoder, decoder)
+
+
+def positions(module: nn.Module, config: ModelConfig) -> Tensor:
+    """The whole table (`longest`, D)."""
+    if config.positions == "learned":
+        assert isinstance(module.table, Tensor)
+        return copy(module.table)
+    return sinusoids(LONGEST, config.d_model)
+
+
+def set_self_attention(to: Any, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
+    set_norm(to.layer_norm, norm)
+    set_linear(to.linear[0], attention.query, attention.key, attention.value)
+    set_linear(to.linear[1], attention.output)
+
+
+def set_cross_attention(to: Any, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
+    set_norm(to.layer_norm, norm)
+    set_linear(to.linear[0], attention.query)
+    set_linear(to.linear[1], attention.key, attention.value)
+    set_linear(to.linear[2], attention.output)
+
+
+def set_feed_forward(to: Any, layer: FeedForward, norm: nn.LayerNorm) -> None:
+    set_norm(to.layer_norm, norm)
+    set_linear(to.linear_0, layer.inner)
+    set_linear(to.linear_1, layer.outer)
+    if layer.gate is not None:
+        set_linear(to.linear_0_noact, layer.gate)
+
+
+def set_norm(to: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm), "without a beta it would be read as RMSNorm"
+    to.gamma, to.beta = copy(norm.weight), copy(norm.bias)
+
+
+def set_linear(to: Any, *layers: nn.Linear) -> None:
+    """Several are one below the other."""
+    to.weight = torch.cat([copy(each.weight) for each in layers])
+    if layers[0].bias is not None:
+        to.bias = torch.cat([copy(each.bias) for each in layers])
+
+
+def copy(parameter: Tensor) -> Tensor:
+    return parameter.detach().float().cpu().clone()

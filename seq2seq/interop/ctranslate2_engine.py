@@ -1,0 +1,147 @@
+"""Search with CTranslate2: its greedy search is ours, its beam search stops by another rule."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import SearchConfig, one_of
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis, length_penalty
+from seq2seq.engine import NEVER_SAID
+from seq2seq.errors import ConfigError
+from seq2seq.interop.exported import Exported
+from seq2seq.interop.extras import extra
+from seq2seq.interop.refusal import Abilities, refuse, unable
+
+ABILITIES: Abilities = {
+    "beam": None,
+    "n_best": None,
+    "length_penalty": ["length"],
+    "alpha": None,
+    "max_length_ratio": None,
+    "max_length_offset": None,
+}
+REQUESTS: Abilities = {"src": None, "prefix": None}
+PRECISIONS = {"fp32": "default", "bf16": "bfloat16", "fp16": "float16"}
+"""Ours under its names; by default it computes in the type that is stored."""
+CHUNK = 32
+"""Sentences that a thread of the CPU translates at a time."""
+
+
+class CTranslate2Engine:
+    """An `Engine`: ids go in and come out, and are pieces in between."""
+
+    def __init__(self, translator: Any, exported: Exported) -> None:
+        assert exported.about.max_length is not None
+        self.translator, self.max_length = translator, exported.about.max_length
+        self.src, self.tgt = exported.src_subwords, exported.tgt_subwords
+        pieces = self.tgt.pieces(range(len(self.tgt)))
+        self.ids = {piece: number for number, piece in enumerate(pieces)}
+        self.options: dict[str, Any] = {
+            "max_batch_size": CHUNK if translator.device == "cpu" else 0,
+            "max_input_length": 0,  # it would cut longer ones
+        }
+
+    def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        refuse_unable(batch, config)
+        limits = [
+            min(config.max_length(len(each.src)) + len(each.prefix), self.max_length)
+            for each in batch
+        ]
+        found = self._translate(batch, max(limits), config)
+        for row, (request, limit) in enumerate(zip(batch, limits, strict=True)):
+            # To forbid tokens changes the scores of the others: only where they are said.
+            odd = any(not set(NEVER_SAID).isdisjoint(each.tokens) for each in found[row])
+            if odd:
+                (found[row],) = self._translate([request], limit, config, NEVER_SAID)
+            # It scores neither a prefix nor the end that a limit brings.
+            if odd or request.prefix or any(len(each.tokens) >= limit for each in found[row]):
+                cut = [each.tokens[: limit - 1] for each in found[row]]
+                found[row] = self._scored(request.src, cut, config)
+        return found
+
+    def _translate(
+        self,
+        batch: Sequence[Request],
+        limit: int,
+        config: SearchConfig,
+        forbidden: Sequence[int] = (),
+    ) -> list[list[Hypothesis]]:
+        told = self.translator.translate_batch(
+            [self.src.pieces(each.src) for each in batch],
+            [self.tgt.pieces(each.prefix) for each in batch],
+            beam_size=config.beam,
+            num_hypotheses=config.n_best,
+            length_penalty=config.alpha,
+            min_decoding_length=0,
+            max_decoding_length=limit,
+            suppress_sequences=[[piece] for piece in self.tgt.pieces(forbidden)] or None,
+            return_scores=True,
+            **self.options,
+        )
+        return [
+            [
+                Hypothesis([self.ids[piece] for piece in pieces], score)
+                for pieces, score in zip(each.hypotheses, each.scores, strict=True)
+            ]
+            for each in told
+        ]
+
+    def _scored(
+        self, src: Sequence[int], translations: Sequence[list[int]], config: SearchConfig
+    ) -> list[Hypothesis]:
+        """Translations of one sentence with our scores, best first, equal ones once."""
+        different = [list(tokens) for tokens in dict.fromkeys(map(tuple, translations))]
+        rows = self.log_probs([src] * len(different), different)
+        scores = [float(row.sum()) / length_penalty(len(row), config) for row in rows]
+        found = map(Hypothesis, different, scores)
+        return sorted(found, key=lambda each: each.score, reverse=True)
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
+        told = self.translator.score_batch(
+            [self.src.pieces(each) for each in src],
+            [self.tgt.pieces(each) for each in tgt],
+            **self.options,
+        )
+        never, found = torch.tensor(NEVER_SAID), []
+        for each, tokens in zip(told, tgt, strict=True):
+            row = torch.tensor(each.log_probs)  # (T,)
+            row[:-1][torch.isin(torch.tensor(tokens, dtype=torch.int64), never)] = -torch.inf
+            found.append(row)
+        return found
+
+
+def refuse_unable(batch: Sequence[Request], config: SearchConfig) -> None:
+    """Raise one ConfigError about all settings and wishes that it cannot follow."""
+    found = unable(config, SearchConfig(), ABILITIES, "search.")
+    wishes = [unable(each, Request([]), REQUESTS, "") for each in batch]
+    found += dict.fromkeys(wish for each in wishes for wish in each)
+    refuse("engine=ctranslate2 cannot search like this", found)
+
+
+def open_engine(exported: Exported, device: str, precision: str) -> CTranslate2Engine:
+    """On a CPU it translates in as many threads as torch has, each of them a `CHUNK`."""
+    with extra("ctranslate2"):
+        import ctranslate2
+    one_of("precision", precision, PRECISIONS)
+    if device == "auto":
+        device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+    kind, _, number = device.partition(":")
+    try:
+        translator = ctranslate2.Translator(
+            str(exported.folder),
+            kind,
+            device_index=int(number or 0),
+            compute_type=PRECISIONS[precision],
+            inter_threads=torch.get_num_threads() if kind == "cpu" else 1,
+            intra_threads=1,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"engine=ctranslate2 device={device} precision={precision} cannot be used for "
+            f"{exported.folder}: {error}"
+        ) from None
+    return CTranslate2Engine(translator, exported)

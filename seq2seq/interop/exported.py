@@ -1,0 +1,63 @@
+"""The folder of an exported model: another library's files and, beside them, three of ours.
+
+seq2seq.json says what the folder is, and the two subword models turn text into its tokens. The
+other library needs none of them.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from seq2seq.errors import ModelFolderError
+from seq2seq.model_folder import EXPORTED, SRC_SUBWORDS, TGT_SUBWORDS, load_subwords
+from seq2seq.text.subwords import Subwords
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Description:
+    """What seq2seq.json says."""
+
+    target: str
+    """The library, as in `targets.TARGETS`."""
+    quantization: str
+    """The type that the weights are stored in."""
+    max_length: int | None
+    """Most tokens of a sentence, the end token counted; None for no bound."""
+    src_lang: str
+    tgt_lang: str
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported model."""
+
+    folder: Path
+    about: Description
+    src_subwords: Subwords
+    tgt_subwords: Subwords
+
+    def write(self) -> None:
+        """Our three files."""
+        (self.folder / SRC_SUBWORDS).write_bytes(self.src_subwords.serialized)
+        (self.folder / TGT_SUBWORDS).write_bytes(self.tgt_subwords.serialized)
+        text = json.dumps(dataclasses.asdict(self.about), indent=2)
+        (self.folder / EXPORTED).write_text(f"{text}\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Exported":
+        """What `write` wrote; a missing or damaged file is a ModelFolderError that names it."""
+        path = folder / EXPORTED
+        try:
+            about = Description(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ModelFolderError(f"{path} is damaged: {error}.") from None
+        if about.format_version != FORMAT_VERSION:
+            raise ModelFolderError(
+                f"{path} has format_version={about.format_version}; this seq2seq reads "
+                f"{FORMAT_VERSION}."
+            )
+        return cls(folder, about, *load_subwords(folder))

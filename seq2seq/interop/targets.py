@@ -1,0 +1,114 @@
+"""Models in other libraries: what can be exported where, the export, and its engine.
+
+A new library is a module with what `Target` names, a line in `extras.TARGETS`, and its extra in
+pyproject.toml.
+"""
+
+import importlib
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from torch import Tensor
+
+from seq2seq.config import ModelConfig, one_of
+from seq2seq.engine import Engine
+from seq2seq.errors import ModelFolderError
+from seq2seq.interop.exported import Description, Exported
+from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.refusal import refuse
+from seq2seq.model_folder import EXPORTED, SavedModel, load_model
+from seq2seq.text.subwords import Subwords
+
+
+class ScoringEngine(Engine, Protocol):
+    """An engine that can also tell what it thinks of given translations."""
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """One batch of sentences and their translations, ids without special tokens -> of each
+        pair the log-probabilities (T,) of the translation's tokens, the end token last, in fp32."""
+
+
+class Target(Protocol):
+    """The module of a library. Importing it, and asking what it can represent, needs no library."""
+
+    @property
+    def QUANTIZATIONS(self) -> Sequence[str]:
+        """Types other than fp32 that it can store weights in."""
+
+    def obstacles(self, config: ModelConfig) -> list[str]:
+        """What it cannot represent, each with what to change; empty if nothing."""
+
+    def longest(self, config: ModelConfig) -> int | None:
+        """Most tokens of a sentence once exported, the end token counted; None for no bound."""
+
+    def export(self, saved: SavedModel, folder: Path, quantize: str | None) -> None:
+        """Write its own files into an empty folder; the model has no obstacles."""
+
+    def engine(self, exported: Exported, device: str, precision: str) -> ScoringEngine:
+        """What was written, ready to translate: device is torch's name of it, or "auto"; precision
+        "fp32" stands for the type that is stored."""
+
+
+def target(name: str) -> Target:
+    """The module of that name."""
+    one_of("target", name, TARGETS)
+    return cast(Target, importlib.import_module(TARGETS[name]))
+
+
+def reach(config: ModelConfig) -> str:
+    """In one line: the targets of this architecture, and what keeps it from the others."""
+    found = {name: target(name).obstacles(config) for name in TARGETS}
+    open_to = ", ".join(name for name, obstacles in found.items() if not obstacles)
+    closed = [f"{name} ({' '.join(obstacles)})" for name, obstacles in found.items() if obstacles]
+    line = f"can be exported to {open_to or 'no other library'}"
+    return f"{line}; not to {', '.join(closed)}" if closed else line
+
+
+def export(saved: SavedModel, name: str, folder: Path, quantize: str | None = None) -> Exported:
+    """Write a new folder, or raise one ConfigError about everything that cannot be represented."""
+    to, config = target(name), saved.network.config
+    obstacles = to.obstacles(config)
+    if quantize not in (None, *to.QUANTIZATIONS):
+        known = " or ".join(to.QUANTIZATIONS) or "nothing"
+        obstacles.append(f"quantize={quantize}: not known there; use {known}, or leave it out.")
+    refuse(f"{name} cannot represent this model", obstacles)
+    about = Description(
+        target=name,
+        quantization=quantize or "fp32",
+        max_length=to.longest(config),
+        src_lang=saved.src_lang,
+        tgt_lang=saved.tgt_lang,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    to.export(saved, folder, quantize)
+    exported = Exported(folder, about, saved.src_subwords, saved.tgt_subwords)
+    exported.write()
+    return exported
+
+
+def load(
+    path: str | Path, name: str, device: str = "auto", precision: str = "fp32"
+) -> tuple[ScoringEngine, Subwords, Subwords]:
+    """An engine of that name with source and target subwords, from an exported folder; or from a
+    model or run folder, which is exported for this purpose and forgotten."""
+    one_of("engine", name, ["native", *TARGETS])
+    folder = Path(path)
+    if (folder / EXPORTED).is_file():
+        exported = Exported.read(folder)
+        if exported.about.target != name:
+            raise ModelFolderError(
+                f"{folder} was exported to {exported.about.target}, not to {name}; use "
+                f"--engine {exported.about.target}."
+            )
+        return _opened(exported, device, precision)
+    with tempfile.TemporaryDirectory(prefix="seq2seq-") as scratch:
+        return _opened(export(load_model(folder), name, Path(scratch)), device, precision)
+
+
+def _opened(
+    exported: Exported, device: str, precision: str
+) -> tuple[ScoringEngine, Subwords, Subwords]:
+    engine = target(exported.about.target).engine(exported, device, precision)
+    return engine, exported.src_subwords, exported.tgt_subwords
