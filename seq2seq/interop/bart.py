@@ -6,7 +6,8 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swish"}
 """Our names and theirs; in newer files silu is silu."""
 
 OURS = "seq2seq"
-"""A key in config.json, for settings that theirs does not have."""
+"""A key in config.json, for settings of ours that nothing else there tells."""
+UNTOLD = ("src_vocab_size", "tgt_vocab_size", "max_positions", "bias", "output_bias")
 
 _OUTSIDE_LAYERS = {
     "src_embedding.weight": "model.encoder.embed_tokens.weight",

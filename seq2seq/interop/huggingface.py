@@ -6,104 +6,117 @@ SentencePiece models as they are.
 """
 
 import json
-import os
-import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig
-from seq2seq.errors import ConfigError
-from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, their_name
+from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
+from seq2seq.engine import NEVER_SAID
+from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
+from seq2seq.interop.exported import Exported
+from seq2seq.interop.extras import extra
 from seq2seq.interop.model_card import model_card
+from seq2seq.interop.refusal import Abilities, unable
+from seq2seq.interop.targets import ScoringEngine
+from seq2seq.interop.vocabulary import MASKED
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.piece_order import as_entry
 from seq2seq.text.subwords import Subwords
 
+QUANTIZATIONS = ()
 LONGEST = 1024
 """Rows of a table of sinusoids, which has no end in ours."""
+ABILITIES: Abilities = {
+    "src_vocab_size": None,
+    "tgt_vocab_size": None,
+    "d_model": None,
+    "heads": None,
+    "head_dim": None,
+    "ff_dim": None,
+    "encoder_layers": None,
+    "decoder_layers": None,
+    "norm": ("pre", "post"),
+    "activation": ACTIVATIONS,
+    "positions": ("sinusoidal", "learned"),
+    "max_positions": None,
+    "tie": None,
+    "bias": None,
+    "output_bias": None,
+    "scale_embeddings": None,
+    "start_token": ("bos", "pad"),
+}
 
 
 def obstacles(config: ModelConfig) -> list[str]:
-    """What neither class can represent, each with what to change; empty if nothing."""
+    """What neither class can represent, each with what to change."""
     found = []
-    if config.activation not in ACTIVATIONS:
+    if config.decoder_layers == 0:
         found.append(
-            f"model.activation={config.activation}: their feed-forward layers have two matrices; "
-            f"train with {', '.join(ACTIVATIONS)}."
+            "model.decoder_layers=0: there the cache of a layer counts the positions; train with 1 "
+            "or more."
         )
     if config.head_width * config.heads != config.d_model:
         found.append(
-            f"model.head_dim={config.head_dim}: their heads are d_model / heads wide; train with "
+            f"model.head_dim={config.head_dim}: heads are d_model / heads wide there; train with "
             f"model.head_dim unset."
         )
     if config.norm == "post" and config.positions == "learned":
         found.append(
-            "model.positions=learned: Marian, which model.norm=post needs, computes sinusoids; "
-            "train with model.positions=sinusoidal, or model.norm=pre."
+            "model.positions=learned: with model.norm=post positions are sinusoids there; train "
+            "with model.positions=sinusoidal, or model.norm=pre."
         )
-    if config.norm == "pre" and config.src_vocab_size != config.tgt_vocab_size:
-        found.append(
-            f"{config.src_vocab_size} source and {config.tgt_vocab_size} target subwords: Pegasus, "
-            f"which model.norm=pre needs, has one size for both; train with equal sizes, or "
-            f"model.norm=post."
-        )
-    return found
+    return found + unable(config, ABILITIES, "model.")
 
 
-def export(saved: SavedModel, folder: Path) -> None:
-    """Write weights, configurations, tokenizer and model card; the model has no `obstacles`."""
-    transformers = _transformers()
+def longest(config: ModelConfig) -> int:
+    """Rows of its table of positions."""
+    return config.max_positions if config.positions == "learned" else LONGEST
+
+
+def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None:
+    """Write weights, configurations, tokenizer and model card."""
+    assert quantize is None, "QUANTIZATIONS is empty"
+    with extra("huggingface"):
+        import transformers
+    transformers.utils.logging.disable_progress_bar()
     config = saved.network.config
     marian = config.norm == "post"
     model_class = (
         transformers.MarianMTModel if marian else transformers.PegasusForConditionalGeneration
     )
     config_class = transformers.MarianConfig if marian else transformers.PegasusConfig
-    longest = config.max_positions if config.positions == "learned" else LONGEST
-    theirs = model_class(config_class(**_settings(config, longest))).eval()
+    theirs = model_class(config_class(**_settings(config))).eval()
     theirs.load_state_dict(_weights(saved.network, theirs.state_dict()))
     theirs.generation_config = transformers.GenerationConfig(
         pad_token_id=PAD_ID,
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
         decoder_start_token_id=saved.network.start_id,
-        suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],  # as our search
+        suppress_tokens=NEVER_SAID,
         forced_eos_token_id=EOS_ID,  # at the longest
-        max_length=longest + 1,  # counts the start token
+        max_length=longest(config) + 1,  # counts the start token
         num_beams=1,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".exporting-") as scratch:
-        new = Path(scratch)
-        theirs.save_pretrained(new)
-        _write_tokenizer(saved, new, longest)
-        card = model_card(saved, model_class.__name__, longest)
-        (new / "README.md").write_text(card, encoding="utf-8")
-        for path in new.iterdir():
-            os.replace(path, folder / path.name)
+    theirs.save_pretrained(folder)
+    _write_tokenizer(saved, folder, longest(config))
+    card = model_card(saved, model_class.__name__, longest(config))
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise ConfigError(
-            f"--to huggingface needs the package transformers ({error}): "
-            f"pip install 'seq2seq-lightning[huggingface]'."
-        ) from None
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
+def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
+    """Ready to translate."""
+    from seq2seq.interop.huggingface_engine import open_engine
+
+    return open_engine(exported, device, precision)
 
 
-def _settings(config: ModelConfig, longest: int) -> dict[str, object]:
+def _settings(config: ModelConfig) -> dict[str, object]:
     return {
-        "vocab_size": config.src_vocab_size,
-        "decoder_vocab_size": config.tgt_vocab_size,
+        # Of one size, which its beam search and Pegasus want.
+        "vocab_size": max(config.src_vocab_size, config.tgt_vocab_size),
         "share_encoder_decoder_embeddings": config.tie == "all",
         # What is tied otherwise stands there more than once.
         "tie_word_embeddings": config.tie == "all",
@@ -116,30 +129,37 @@ def _settings(config: ModelConfig, longest: int) -> dict[str, object]:
         "decoder_ffn_dim": config.ff_dim,
         "activation_function": ACTIVATIONS[config.activation],
         "scale_embedding": config.scale_embeddings,
-        "max_position_embeddings": longest,
+        "max_position_embeddings": longest(config),
         "pad_token_id": PAD_ID,
         "bos_token_id": BOS_ID,
         "eos_token_id": EOS_ID,
         "decoder_start_token_id": BOS_ID if config.start_token == "bos" else PAD_ID,
         "forced_eos_token_id": None,
         # What the weights do not tell when such a folder is read again.
-        OURS: {name: getattr(config, name) for name in ("bias", "output_bias", "max_positions")},
+        OURS: {name: getattr(config, name) for name in UNTOLD},
     }
 
 
 def _weights(network: Transformer, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Ours under their names, and what ours has no parameters for."""
-    weights = {
+    """Ours under their names and with as many rows, and what ours has no parameters for."""
+    ours = {
         their_name(name): parameter.detach().cpu()
         for name, parameter in network.named_parameters(remove_duplicate=False)
     }
-    weights[SHARED] = weights[their_name("src_embedding.weight")]
+    ours[SHARED] = ours[their_name("src_embedding.weight")]
+    bias = their_name("output.bias")
+    ours.setdefault(bias, torch.zeros(network.config.tgt_vocab_size))
+    weights = {}
     for name, tensor in wanted.items():
-        if name.endswith("bias"):
-            weights[name] = weights.get(name, torch.zeros_like(tensor)).view_as(tensor)
+        if name in ours:
+            weights[name] = torch.full_like(tensor, MASKED if name == bias else 0.0)
+            rows = weights[name][0] if name == bias else weights[name]
+            rows[: len(ours[name])] = ours[name]
         elif name.endswith("embed_positions.weight"):
-            weights.setdefault(name, sinusoids(*tensor.shape))
-    return {name: weights[name] for name in wanted}
+            weights[name] = sinusoids(*tensor.shape)
+        else:
+            weights[name] = torch.zeros_like(tensor)
+    return weights
 
 
 def _write_tokenizer(saved: SavedModel, folder: Path, longest: int) -> None:

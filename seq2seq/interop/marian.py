@@ -151,7 +151,15 @@ def _embeddings_apart(weights: dict[str, Tensor], theirs: dict[str, Any]) -> dic
     else:
         one = weights.get(TGT)
         names = [OUT] if tied else []
-    return weights if one is None else weights | dict.fromkeys(names, one)
+    found = weights if one is None else weights | dict.fromkeys(names, one)
+    if OUTPUT_BIAS in found:
+        found[OUTPUT_BIAS] = found[OUTPUT_BIAS].view(-1)
+    # In a folder of ours the smaller vocabulary is filled up to the size of the other one.
+    for name in (SRC, TGT, OUT, OUTPUT_BIAS):
+        if name in found:
+            size = "src_vocab_size" if name == SRC else "tgt_vocab_size"
+            found[name] = found[name][: theirs.get(OURS, {}).get(size)]
+    return found
 
 
 def _vocabularies(
@@ -207,10 +215,8 @@ def _network(
     if missing := sorted(tables.keys() - weights.keys()):
         raise ModelFolderError(f"{folder}: the weights lack {missing[0]}.")
     weights = weights | {name: side.rows_of(weights[name]) for name, side in tables.items()}
-    output_bias = weights.get(OUTPUT_BIAS, torch.zeros(1)).view(-1)
-    if len(output_bias) > 1:
-        output_bias = tgt.rows_of(output_bias)
-    weights[OUTPUT_BIAS] = output_bias.expand(len(tgt.pieces)).clone()
+    output_bias = weights.get(OUTPUT_BIAS, torch.zeros(max(tgt.rows) + 1))
+    weights[OUTPUT_BIAS] = tgt.rows_of(output_bias)
     weights[OUTPUT_BIAS][tgt.added] = MASKED
     network = Transformer(_model_config(theirs, weights)).eval()
     with torch.no_grad():

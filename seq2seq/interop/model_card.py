@@ -24,8 +24,8 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 Logits, log-probabilities of given translations and greedy output are those of seq2seq. What is not:
 
 - Greedy search is the default; nearest to `seq2seq translate` is
-  `generate(**batch, num_beams=5, length_penalty=1.0)`. Its beams end by another rule, so that a few
-  translations differ, and there is no length penalty `gnmt`.
+  `generate(**batch, num_beams=5, length_penalty=1.0, early_stopping=True)`. There is no length
+  penalty `gnmt`.
 - A translation has at most {longest} subwords; in seq2seq, twice those of the source and ten.
 - A text of more than {longest} subwords is an error{why}.
 - `</s>`, `<pad>` and `<unk>` in a text, and `>>xx<<` at its start, are read as one token; seq2seq
