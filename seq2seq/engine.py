@@ -17,7 +17,7 @@ from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.search import Hypothesis, Search
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
 
@@ -35,8 +35,32 @@ class Engine(Protocol):
     def max_length(self) -> int | None:
         """Most source tokens, the end token counted; None for no bound."""
 
+    @property
+    def parallel(self) -> int:
+        """How many searches may run at once, each in a thread of its own."""
+
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         """One batch -> the n best of each sentence."""
+
+
+class ScoringEngine(Engine, Protocol):
+    """An engine that can also tell what it thinks of given translations."""
+
+    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+        """One batch of sentences and their translations, ids without special tokens -> of each
+        pair the log-probabilities (T,) of the translation's tokens, the end token last, in fp32."""
+
+
+def check_lengths(engine: Engine, encoded: Sequence[Sequence[int]], what: str, first: int) -> None:
+    """Raise SentenceError for what is longer than the engine takes; `first` is the number of the
+    first line."""
+    longest = engine.max_length
+    for number, ids in enumerate(encoded, start=first):
+        if longest is not None and len(ids) + 1 > longest:
+            raise SentenceError(
+                f"{what} {number} has {len(ids) + 1} subwords, the end token counted, but this "
+                f"model's positions end at {longest}; split the sentence."
+            )
 
 
 class ModelStepper:
@@ -64,6 +88,8 @@ class ModelStepper:
 
 class NativeEngine:
     """Searches with our own network, on its device."""
+
+    parallel = 1
 
     def __init__(self, network: Transformer) -> None:
         self.network = network

@@ -1,54 +1,42 @@
 """The whole trip: text, subwords, batches, search, text again."""
 
+import copy
 import importlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from seq2seq.config import EOS_ID, AttentionForm, SearchConfig, one_of
+from seq2seq.config import AttentionForm, SearchConfig, one_of
+from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
-from seq2seq.decoding.search import Hypothesis
+from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
-from seq2seq.model_folder import load_model
+from seq2seq.model_folder import find_model, load_model, load_subwords
+from seq2seq.pipeline import Line, Pipeline
+from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
+from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
+from seq2seq.translation import BLANK
+from seq2seq.translation import Translation as Translation  # what n_best gives
+from seq2seq.workers import WorkersEngine
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class Translation(NamedTuple):
-    """One way to say it."""
-
-    text: str
-    score: float
-    """Log-probability over the length penalty."""
-
-
-class AttentionMap(NamedTuple):
-    """Where the decoder looked while it said a translation."""
-
-    translation: str
-    src: list[str]
-    """S subwords, the end token last."""
-    tgt: list[str]
-    """T subwords, the end token last."""
-    weights: Tensor
-    """(L, H, T, S) in fp32, of each layer and head: when it chose tgt[t], how much it looked at
-    src[s]; sums to 1 over s."""
-
-
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
 
 
+TooLong = Literal["split", "error"]
+
+
 class Translator:
-    """Translates lists of sentences, in order, blank ones to blank ones.
+    """Translates sentences, in order, blank ones to blank ones.
 
     translator = Translator.load("runs/demo/model")
     translator.translate(["A sentence.", "Another one."])
@@ -61,10 +49,16 @@ class Translator:
         tgt_subwords: Subwords,
         config: SearchConfig | None = None,
         batch_tokens: int = 4096,
+        *,
+        max_length: int | None = None,
+        too_long: TooLong = "split",
     ) -> None:
+        """`max_length`: most source subwords of a sentence, the end token counted; never more than
+        the engine takes. A longer one is split, each piece translated alone, or an error."""
         self.engine, self.config = engine, config or SearchConfig()
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
-        self.batch_tokens = batch_tokens
+        self.batch_tokens, self.too_long = batch_tokens, too_long
+        self.max_length = min(filter(None, (max_length, engine.max_length)), default=None)
 
     @classmethod
     def load(
@@ -75,30 +69,34 @@ class Translator:
         device: str = "auto",
         precision: str = "fp32",
         attention: AttentionForm = "auto",
-        engine: str = "native",
         batch_tokens: int = 4096,
+        max_length: int | None = None,
+        too_long: TooLong = "split",
+        workers: int = 1,
+        engine: str = "native",
     ) -> "Translator":
-        """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one.
+        """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one, and
+        more than one worker are processes that search side by side (see `WorkersEngine`).
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
-        translation is found may then depend on the sentences beside it. Another library's `engine`
-        ("ctranslate2") takes folders that were exported to it, too.
+        translation is found may then depend on the sentences beside it. Another library as
+        `engine` ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)
-        if engine != "native":
-            # By name: it stands on a higher floor, and few have its library.
-            load = importlib.import_module("seq2seq.interop.targets").load
-            return cls(*load(path, engine, device, precision), config, batch_tokens)
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        saved = load_model(path, attention=attention)
-        try:
-            network = saved.network.to(torch.device(device), PRECISIONS[precision])
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(f"device={device} cannot be used: {reason}") from None
-        native = NativeEngine(network)
-        return cls(native, saved.src_subwords, saved.tgt_subwords, config, batch_tokens)
+        make: Callable[[], Engine]
+        if engine == "native":
+            folder = find_model(path)
+            make = partial(
+                load_engine, path, device=device, precision=precision, attention=attention
+            )
+        else:  # by name: it stands on a floor above, and few have its library
+            interop = importlib.import_module("seq2seq.interop.targets")
+            folder = interop.find(path, engine)
+            make = partial(interop.load, path, engine, device=device, precision=precision)
+        src, tgt = load_subwords(folder)
+        made = make() if workers == 1 else WorkersEngine(make, workers)
+        limits: dict[str, Any] = {"max_length": max_length, "too_long": too_long}
+        return cls(made, src, tgt, config, batch_tokens, **limits)
 
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
@@ -114,82 +112,127 @@ class Translator:
 
         `progress` is called with the number of sentences that have just been finished.
         """
-        requests = self._requests(sentences)
-        results = [[Translation("", 0.0)] for _ in sentences]
-        tell = progress or (lambda _: None)
-        tell(sum(not request.src for request in requests))
-        for index, hypotheses in self._search(requests):
-            results[index] = [
-                Translation(self.tgt_subwords.decode(each.tokens), each.score)
-                for each in hypotheses
-            ]
-            tell(1)
+        results = []
+        for translations in self.stream(sentences):
+            results.append(translations)
+            if progress is not None:
+                progress(1)
         return results
 
+    def stream(
+        self, sentences: Iterable[str | Sentence], first: int = 1
+    ) -> Generator[list[Translation], None, None]:
+        """The same one after the other, in memory that does not grow, for any number of sentences.
+
+        `first` is the number of the first one in errors. An error of one sentence, or of
+        `sentences` itself, comes after the translations of all before it.
+        """
+        lines = (self._line(each, number) for number, each in enumerate(sentences, start=first))
+        for line in self._pipeline().run(lines):
+            yield self._translations(line)
+
     def attention(
-        self, sentences: Sequence[str], translations: Sequence[str] | None = None
+        self, sentences: Sequence[str], translations: Sequence[str | Translation] | None = None
     ) -> list[AttentionMap]:
         """Where the model looks while it says these translations, or else its own best ones."""
-        assert isinstance(self.engine, NativeEngine), "another engine keeps its weights to itself"
-        requests = self._requests(sentences)
-        src = [request.src for request in requests]
         if translations is None:
-            tgt: list[list[int]] = [[] for _ in src]
-            for index, hypotheses in self._search(requests):
-                tgt[index] = hypotheses[0].tokens
-        else:
-            tgt = self.tgt_subwords.encode_all(translations)
-            self._check_lengths(tgt, "translation")
-        weights: dict[int, Tensor] = {}
-        for batch in self._batches([[*ids, EOS_ID] for ids in src]):  # blank ones, too
-            told = self.engine.cross_attention([src[i] for i in batch], [tgt[i] for i in batch])
-            weights.update(zip(batch, told, strict=True))
-        return [
-            AttentionMap(
-                self.tgt_subwords.decode(tgt[index]),
-                self.src_subwords.pieces([*src[index], EOS_ID]),
-                self.tgt_subwords.pieces([*tgt[index], EOS_ID]),
-                weights[index],
-            )
-            for index in range(len(src))
-        ]
+            translations = [found[0] for found in self.n_best(sentences)]
+        return self._second_look.attention(sentences, translations)
+
+    def score(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
+    ) -> list[TokenScores]:
+        """How likely these translations are; `first` is the number of the first line in errors."""
+        return self._second_look.score(sentences, translations, first)
+
+    def align(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation]
+    ) -> list[Links]:
+        """Which words of these translations stand for which words of the sentences."""
+        return self._second_look.align(sentences, translations)
 
     def with_config(self, config: SearchConfig) -> "Translator":
         """The same model, searched in another way."""
-        return Translator(
-            self.engine, self.src_subwords, self.tgt_subwords, config, self.batch_tokens
+        other = copy.copy(self)
+        other.config = config
+        return other
+
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(
+            lambda batch: self.engine.search(batch, self.config),
+            parallel=self.engine.parallel,
+            batch_tokens=self.batch_tokens,
         )
 
-    def _requests(self, sentences: Sequence[str | Sentence]) -> list[Request]:
-        whole = [Sentence(each) if isinstance(each, str) else each for each in sentences]
-        src = self.src_subwords.encode_all([each.text for each in whole])
-        self._check_lengths(src, "sentence")
-        prefixes = self.tgt_subwords.encode_all([each.prefix for each in whole])
-        self._check_lengths(prefixes, "prefix")
-        return [Request(ids, prefix) for ids, prefix in zip(src, prefixes, strict=True)]
+    @property
+    def _second_look(self) -> SecondLook:
+        return SecondLook(self.engine, self.src_subwords, self.tgt_subwords, self.batch_tokens)
 
-    def _check_lengths(self, encoded: Sequence[Sequence[int]], what: str) -> None:
-        longest = self.engine.max_length
-        for number, ids in enumerate(encoded, start=1):
-            if longest is not None and len(ids) + 1 > longest:
-                raise SentenceError(
-                    f"{what} {number} has {len(ids) + 1} subwords, the end token counted, but "
-                    f"this model's positions end at {longest}; split the sentence."
-                )
+    def _line(self, sentence: str | Sentence, number: int) -> Line:
+        whole = Sentence(sentence) if isinstance(sentence, str) else sentence
+        request = self._request(whole)
+        self._check_length(request.prefix, f"prefix {number}")
+        if self._fits(request.src):
+            return Line(number, [request] if request.src else [])
+        if self.too_long == "split":
+            texts = split(whole.text, lambda text: self._fits(self.src_subwords.encode(text)))
+            sentences = [replace(whole, text=texts[0])]
+            sentences += [replace(whole, text=text, prefix="") for text in texts[1:]]
+            pieces = [piece for piece in map(self._request, sentences) if piece.src]
+            if all(self._fits(piece.src) for piece in pieces):
+                return Line(number, pieces)
+        raise self._too_long(request.src, f"sentence {number}")
 
-    def _search(self, requests: Sequence[Request]) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
-        """The index of each sentence with text and what was found for it, at least NOTHING."""
-        for batch in self._batches([request.src for request in requests]):
-            found = self.engine.search([requests[index] for index in batch], self.config)
-            for index, hypotheses in zip(batch, found, strict=True):
-                yield index, hypotheses or [NOTHING]
+    def _request(self, sentence: Sentence) -> Request:
+        src = self.src_subwords.encode(sentence.text)
+        return Request(src, self.tgt_subwords.encode(sentence.prefix))
 
-    def _batches(self, encoded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Indices of sentences with text, longest first, padded source tokens within budget."""
-        order = [index for index, ids in enumerate(encoded) if ids]
-        order.sort(key=lambda index: len(encoded[index]), reverse=True)
-        start = 0
-        while start < len(order):
-            size = max(1, self.batch_tokens // (len(encoded[order[start]]) + 1))
-            yield order[start : start + size]
-            start += size
+    def _translations(self, line: Line) -> list[Translation]:
+        """One piece after the other: the best of each, the second best of each ..."""
+        if not line.pieces:
+            return [BLANK]
+        found = [line.found[place] or [NOTHING] for place in range(len(line.pieces))]
+        ranks = range(max(map(len, found)))
+        return [self._joined([each[min(rank, len(each) - 1)] for each in found]) for rank in ranks]
+
+    def _joined(self, hypotheses: Sequence[Hypothesis]) -> Translation:
+        text = join([self.tgt_subwords.decode(each.tokens) for each in hypotheses])
+        if len(hypotheses) == 1:
+            return Translation(text, hypotheses[0].score, hypotheses[0].tokens)
+        # As if it had been said at once: the sum of all log-probabilities over one penalty.
+        lengths = [len(each.tokens) + 1 for each in hypotheses]
+        penalties = [length_penalty(length, self.config) for length in lengths]
+        total = sum(each.score * p for each, p in zip(hypotheses, penalties, strict=True))
+        score = total / length_penalty(sum(lengths), self.config)
+        return Translation(text, score, pieces=len(hypotheses))
+
+    def _fits(self, ids: Sequence[int]) -> bool:
+        return self.max_length is None or len(ids) < self.max_length
+
+    def _check_length(self, ids: Sequence[int], what: str) -> None:
+        if not self._fits(ids):
+            raise self._too_long(ids, what)
+
+    def _too_long(self, ids: Sequence[int], what: str) -> SentenceError:
+        limit = (
+            f"this model's positions end at {self.max_length}"
+            if self.max_length == self.engine.max_length
+            else f"max_length is {self.max_length}"
+        )
+        return SentenceError(
+            f"{what} has {len(ids) + 1} subwords, the end token counted, but {limit}; split it."
+        )
+
+
+def load_engine(
+    path: str | Path, *, device: str, precision: str, attention: AttentionForm
+) -> NativeEngine:
+    """The network of a model folder, on a device."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    network = load_model(path, attention=attention).network
+    try:
+        return NativeEngine(network.to(torch.device(device), PRECISIONS[precision]))
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={device} cannot be used: {reason}") from None

@@ -17,12 +17,15 @@ import seq2seq.cli
 ROOT = Path(__file__).parents[1]
 
 BASE = "errors config"
-MODEL = f"{BASE} text nn model_folder engine sentence translator data decoding"
+MODEL = (
+    f"{BASE} text nn model_folder engine sentence translation second_look translator data decoding"
+)
 
 FLOORS = {
     # part of seq2seq  the other parts that it may import
     "errors":       "",
     "allocator":    "",
+    "memory":       "",
     "config":       "errors",
     "text":         BASE,
     "nn":           BASE,
@@ -33,10 +36,16 @@ FLOORS = {
     "model_folder": f"{BASE} text nn",
     "engine":       f"{BASE} nn data decoding",
     "sentence":     "",
-    "translator":   f"{BASE} text nn data decoding model_folder engine sentence",
-    "training":     f"{MODEL} evaluation",
+    "pipeline":     f"{BASE} data decoding memory",
+    "workers":      f"{BASE} data decoding engine allocator",
+    "translation":  "",
+    "second_look":  f"{BASE} text data decoding engine translation",
+    "translator":   f"{BASE} text nn data decoding model_folder engine sentence translation "
+                    "second_look pipeline workers",
+    "verification": "sentence translation translator",
+    "training":     f"{MODEL} evaluation memory",
     "interop":      MODEL,
-    "apps":         f"{MODEL} evaluation training interop reports allocator",
+    "apps":         f"{MODEL} evaluation training interop reports allocator verification workers",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -44,8 +53,8 @@ FLOORS = {
 
 LIBRARIES = {
     # library            the only places that may import it
-    "torch":             "nn data decoding model_folder engine translator training interop "
-                         "apps.train evaluation.corpus_bleu",
+    "torch":             "nn data decoding memory model_folder engine second_look pipeline workers "
+                         "translator training interop apps.train evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
     "jsonargparse":      "apps.train",
@@ -54,7 +63,7 @@ LIBRARIES = {
     "safetensors":       "model_folder",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
-    "numpy":             "data",
+    "numpy":             "data evaluation.significance evaluation.pairwise",
     "filelock":          "data.cache",
     "lxml":              "data.formats",
     "polib":             "data.formats",

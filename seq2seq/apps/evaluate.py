@@ -1,23 +1,48 @@
 """Score translations against one or more references with sacreBLEU.
 
-Prints a line for each metric: name, value, and the signature that says how it was computed. BLEU
-and chrF reach up to 100; TER counts errors, so lower is better. All files hold one sentence a
-line, UTF-8, plain or .gz.
+Prints a line for each metric: name, value, half of the width of its 95 % bootstrap interval, and
+the signature that says how it was computed. BLEU and chrF reach up to 100; TER counts errors, so
+lower is better. All files hold one sentence a line, UTF-8, plain or packed.
+
+With --systems HYP is the baseline, as sacreBLEU's first system is: every other system gets its
+difference from HYP and a p-value, the chance of a difference so large between equal systems.
 """
 
 import argparse
 import dataclasses
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 from seq2seq.data.lines import read_lines
-from seq2seq.errors import CorpusError
-from seq2seq.evaluation.metrics import METRICS, evaluate
+from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.evaluation.comparison import compare_in_depth
+from seq2seq.evaluation.metrics import METRICS
+from seq2seq.evaluation.significance import PAIRED, SystemScore, compare
+from seq2seq.reports.evaluation_page import html_page
+from seq2seq.reports.files import write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument("hypotheses", metavar="HYP", help="the translations to score")
     parser.add_argument("references", metavar="REF", nargs="+", help="a reference translation")
+    parser.add_argument(
+        "--systems",
+        metavar="HYP",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="translations of other systems, to compare with those of the first",
+    )
+    parser.add_argument(
+        "--names",
+        metavar="NAME",
+        nargs="+",
+        help="what to call the systems, the first one first; default: what tells the files apart",
+    )
     parser.add_argument(
         "--target-lang",
         metavar="LANG",
@@ -27,23 +52,125 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics", nargs="+", choices=METRICS, default=list(METRICS), help="default: all"
     )
+    parser.add_argument(
+        "--lowercase",
+        action="store_true",
+        help="case does not count; signatures say case:lc (TER never looks at case)",
+    )
+    parser.add_argument(
+        "--paired",
+        choices=PAIRED,
+        default="bootstrap",
+        help="the test behind p-values (default: bootstrap)",
+    )
+    parser.add_argument(
+        "--resamples",
+        metavar="N",
+        type=int,
+        default=1000,
+        help="of the test set, for intervals and tests; 0: neither (default: 1000)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON array of the scores")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page about it, too")
+    parser.add_argument("--source", metavar="FILE", help="--html: the sentences to translate")
+    parser.add_argument(
+        "--train",
+        metavar="FILE",
+        help="--html: training sentences of the target language, which tell the rare words; "
+        "default: the reference itself",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Read the files, print the scores."""
-    hypotheses = list(read_lines(args.hypotheses))
-    references = [list(read_lines(path)) for path in args.references]
-    for path, reference in zip(args.references, references, strict=True):
-        if len(reference) != len(hypotheses):
+    """Read the files, print the scores, write the page."""
+    for setting in ("source", "train"):
+        if getattr(args, setting) is not None and args.html is None:
+            raise ConfigError(f"--{setting} {getattr(args, setting)} is for --html FILE.")
+    paths = [args.hypotheses, *args.systems]
+    systems = dict(zip(names(paths, args.names), map(read, paths), strict=True))
+    references = [read(path) for path in args.references]
+    sources = None if args.source is None else read(args.source)
+    _check_lines(paths, systems, [*args.references, args.source], [*references, sources])
+    options: dict[str, Any] = {
+        "target_lang": args.target_lang,
+        "metrics": args.metrics,
+        "lowercase": args.lowercase,
+        "paired": args.paired,
+        "resamples": args.resamples,
+    }
+    if args.html is None:
+        scores = compare(systems, references, **options)
+    else:
+        train = None if args.train is None else read_lines(args.train)
+        found = compare_in_depth(systems, references, sources, train, **options)
+        write("--html", args.html, html_page(dataclasses.asdict(found)))
+        scores = found.scores
+    if args.json:
+        print(json.dumps([dataclasses.asdict(score) for score in scores], ensure_ascii=False))
+    else:
+        print(*_lines(scores), sep="\n")
+
+
+def names(paths: Sequence[str], chosen: Sequence[str] | None = None) -> list[str]:
+    """Of systems: as chosen, or the parts of their paths that are not the same for all."""
+    if chosen is not None:
+        if len(chosen) != len(paths) or len(set(chosen)) < len(chosen):
+            raise ConfigError(
+                f"--names {' '.join(chosen)}: {len(paths)} systems need as many names, all "
+                f"different."
+            )
+        return list(chosen)
+    if len(set(map(Path, paths))) < len(paths):
+        raise ConfigError(f"--systems: {' '.join(paths)} has the same file twice.")
+    if len({Path(path).name for path in paths}) == len(paths):
+        return [Path(path).name for path in paths]
+    parts = [Path(path).parts for path in paths]
+    while len({each[:1] for each in parts}) == 1:
+        parts = [each[1:] for each in parts]
+    while len({each[-1:] for each in parts}) == 1:
+        parts = [each[:-1] for each in parts]
+    return ["/".join(each) or "." for each in parts]
+
+
+def read(path: str) -> list[str]:
+    return list(read_lines(path))
+
+
+def _check_lines(
+    paths: Sequence[str],
+    systems: Mapping[str, Sequence[str]],
+    other_paths: Sequence[str],
+    others: Sequence[Sequence[str] | None],
+) -> None:
+    first = next(iter(systems.values()))
+    for path, lines in zip([*paths, *other_paths], [*systems.values(), *others], strict=True):
+        if lines is not None and len(lines) != len(first):
             raise CorpusError(
-                f"{args.hypotheses} has {len(hypotheses)} lines but {path} has {len(reference)}; "
+                f"{paths[0]} has {len(first)} lines but {path} has {len(lines)}; "
                 f"line n of one must translate the same sentence as line n of the other."
             )
-    if not hypotheses:
-        raise CorpusError(f"{args.hypotheses} has 0 lines; there is nothing to score.")
-    scores = evaluate(hypotheses, references, args.target_lang, args.metrics)
-    if args.json:
-        print(json.dumps([dataclasses.asdict(score) for score in scores]))
-    else:
-        print(*scores, sep="\n")
+    if not first:
+        raise CorpusError(f"{paths[0]} has 0 lines; there is nothing to score.")
+
+
+def _lines(scores: Sequence[SystemScore]) -> Iterator[str]:
+    """One for each metric, and one for each system below it if there are several."""
+    width = max(len(score.system) for score in scores)
+    for name, group in groupby(scores, key=lambda score: score.name):
+        baseline, *others = group
+        if not others:
+            yield f"{name} {_value(baseline)}  {baseline.signature}"
+            continue
+        yield f"{name}  {baseline.signature}"
+        yield f"  {baseline.system:{width}}  {_value(baseline)}  baseline"
+        for score in others:
+            chance = "" if score.p_value is None else f"  p = {score.p_value:.4f}"
+            yield (
+                f"  {score.system:{width}}  {_value(score)}  "
+                f"{score.value - baseline.value:+.2f}{chance}"
+            )
+
+
+def _value(score: SystemScore) -> str:
+    interval = "" if score.interval is None else f" ± {score.interval:.2f}"
+    return f"{score.value:.2f}{interval}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError, CorpusError
@@ -20,7 +21,7 @@ from seq2seq.evaluation.metrics import bleu
 from seq2seq.interop.extras import TARGETS
 
 if TYPE_CHECKING:
-    from seq2seq.interop.comparison import Comparison
+    from seq2seq.interop.agreement import Agreement
     from seq2seq.interop.exported import Exported
     from seq2seq.interop.sample import Example
     from seq2seq.model_folder import SavedModel
@@ -42,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export into a folder beside OUT, check it, move it to its place."""
     at_least("--check", args.check, 0)
-    if args.check_tgt is not None and args.check_src is None:
-        raise ConfigError(f"--check-tgt {args.check_tgt} translates --check-src; name that, too.")
+    text = _text(args.check_src, args.check_tgt)
     if args.output.is_file() or (args.output.is_dir() and any(args.output.iterdir())):
         raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
+    keep_freed_memory()
     from seq2seq.interop.targets import export
     from seq2seq.model_folder import find_model, load_model
 
@@ -54,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(dir=args.output.parent, prefix=".exporting-") as scratch:
         exported = export(saved, args.to, Path(scratch) / "model", args.quantize)
         if args.check:
-            examples = _examples(args, exported)
-            comparison = _compare(args.to, saved, exported, examples)
+            examples = _examples(text, args.check, exported)
+            agreement = _compare(args.to, saved, exported, examples)
             sizes = [_size(folder) for folder in (find_model(args.model), exported.folder)]
-            print(*report(comparison, examples, exported, sizes), sep="\n")
-            if args.quantize is None and not comparison.equal:
+            print(*report(agreement, examples, exported, sizes), sep="\n")
+            if args.quantize is None and not agreement.equal:
                 print(
                     f"error: {args.to} does not say what {args.model} says, so {args.output} is "
                     f"not written; please report it.",
@@ -75,29 +76,44 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def _examples(args: argparse.Namespace, exported: "Exported") -> "list[Example]":
+def _text(src: str | None, tgt: str | None) -> tuple[list[str], list[str] | None] | None:
+    """Lines to compare on, and their translations; None where no file is named."""
+    if src is None:
+        if tgt is not None:
+            raise ConfigError(f"--check-tgt {tgt} translates --check-src; name that, too.")
+        return None
+    lines = list(read_lines(src))
+    if not any(line.strip() for line in lines):
+        raise CorpusError(f"{src} has no line to translate.")
+    references = None if tgt is None else list(read_lines(tgt))
+    if references is not None and len(lines) != len(references):
+        raise CorpusError(
+            f"{src} has {len(lines)} lines but {tgt} has {len(references)}; line n of one must "
+            f"translate line n of the other."
+        )
+    return lines, references
+
+
+def _examples(
+    text: tuple[list[str], list[str] | None] | None, count: int, exported: "Exported"
+) -> "list[Example]":
     from seq2seq.interop.sample import made_up, of_text
 
-    if args.check_src is None:
-        return made_up(args.check, exported)
-    src = list(read_lines(args.check_src))
-    tgt = None if args.check_tgt is None else list(read_lines(args.check_tgt))
-    if tgt is not None and len(src) != len(tgt):
-        raise CorpusError(
-            f"{args.check_src} has {len(src)} lines but {args.check_tgt} has {len(tgt)}; line n of "
-            f"one must translate line n of the other."
-        )
-    examples = of_text(src, tgt, exported)[: args.check]
+    if text is None:
+        return made_up(count, exported)
+    examples = of_text(*text, exported)[:count]
     if not examples:
-        raise CorpusError(f"{args.check_src} has no line that could be translated.")
+        raise CorpusError(
+            f"--check-src has no line of less than {exported.about.max_length} subwords."
+        )
     return examples
 
 
 def _compare(
     name: str, saved: "SavedModel", exported: "Exported", examples: "Sequence[Example]"
-) -> "Comparison":
+) -> "Agreement":
     from seq2seq.engine import NativeEngine
-    from seq2seq.interop.comparison import compare
+    from seq2seq.interop.agreement import compare
     from seq2seq.interop.targets import target
 
     other = target(name).engine(exported, "cpu", "fp32")
@@ -105,13 +121,13 @@ def _compare(
 
 
 def report(
-    comparison: "Comparison",
+    agreement: "Agreement",
     examples: "Sequence[Example]",
     exported: "Exported",
     sizes: Sequence[int],
 ) -> Iterator[str]:
     """Lines of text: a table of before and after, and every translation that differs."""
-    before, after = comparison.native, comparison.other
+    before, after = agreement.native, agreement.other
     total, about = len(examples), exported.about
     said = [
         [exported.tgt_subwords.decode(each.tokens) for each in found.best]
@@ -129,15 +145,15 @@ def report(
         scores = [bleu(texts, [references], about.tgt_lang) for texts in said]
         yield row("BLEU", *(f"{score.value:.2f}" for score in scores)) + f"  {scores[0].signature}"
     yield (
-        f"given translations: log-probabilities differ by at most {comparison.forced:.1e} "
+        f"given translations: log-probabilities differ by at most {agreement.forced:.1e} "
         f"({total} sentences)"
     )
-    ties = f", {len(comparison.ties)} of them ties" if comparison.ties else ""
-    yield f"greedy search: {len(comparison.greedy)} of {total} translations differ{ties}"
-    differing = comparison.differing
+    ties = f", {len(agreement.ties)} of them ties" if agreement.ties else ""
+    yield f"greedy search: {len(agreement.greedy)} of {total} translations differ{ties}"
+    differing = agreement.differing
     yield (
         f"beam search: {len(differing)} of {total} translations differ, scores by at most "
-        f"{comparison.score_difference:.1e}"
+        f"{agreement.score_difference:.1e}"
     )
     for number in differing:
         yield f"  line {examples[number].number}"

@@ -12,15 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from seq2seq.apps.attention import check_number, draw_attention, examples_of
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError, CorpusError
-from seq2seq.reports import attention_page, curves_page
-from seq2seq.reports.files import write
+from seq2seq.reports import curves_page
+from seq2seq.reports.files import check_output, write
 from seq2seq.reports.heat_maps import Example
 from seq2seq.reports.panels import Panel, panels
 from seq2seq.training.logs import read_log
-
-MOST_SENTENCES = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,20 +59,6 @@ def run(args: argparse.Namespace) -> None:
         print(path)
 
 
-def check_output(path: Path) -> None:
-    """A page of HTML always can be written, a PNG where matplotlib is installed."""
-    if path.suffix not in (".html", ".png"):
-        raise ConfigError(f"--output {path} must end in .html or .png.")
-    if path.suffix == ".png":
-        try:
-            import seq2seq.reports.picture  # noqa: F401
-        except ImportError as error:
-            raise ConfigError(
-                f"{path} needs the package matplotlib ({error}): "
-                f"pip install 'seq2seq-lightning[plots]'; a page of HTML does not."
-            ) from None
-
-
 def draw_curves(drawn: Sequence[Panel], path: Path) -> str | bytes:
     """What to write into this file."""
     if path.suffix == ".html":
@@ -84,32 +69,15 @@ def draw_curves(drawn: Sequence[Panel], path: Path) -> str | bytes:
     return png(curves_figure(drawn))
 
 
-def draw_attention(examples: Sequence[Example], path: Path) -> str | bytes:
-    """What to write into this file; says which letters a PNG lacks."""
-    if path.suffix == ".html":
-        return attention_page.html_page(examples)
-    from seq2seq.reports.attention_picture import attention_figure
-    from seq2seq.reports.picture import png
-
-    figure, missing = attention_figure(examples)
-    if missing:
-        print(
-            f"{path}: no installed font has {''.join(sorted(missing))}; it shows their code "
-            f"points, a page of HTML shows them",
-            file=sys.stderr,
-        )
-    return png(figure)
-
-
 def _outputs(args: argparse.Namespace) -> list[Path]:
     if args.output is not None:
-        check_output(args.output)
+        check_output("--output", args.output)
         return [args.output]
     name = "curves" if args.attention is None else "attention"
     folder = args.runs[0] if len(args.runs) == 1 else Path()
     page, picture = folder / f"{name}.html", folder / f"{name}.png"
     try:
-        check_output(picture)
+        check_output("--output", picture)
     except ConfigError as lacking:
         print(lacking, file=sys.stderr)
         return [page]
@@ -128,10 +96,7 @@ def _sentences(source: str, target: str | None) -> tuple[list[str], list[str] | 
     """Those with text, and their translations if there is a file of them."""
     sentences = list(read_lines(source))
     chosen = [number for number, line in enumerate(sentences) if line.strip()]
-    if not 1 <= len(chosen) <= MOST_SENTENCES:
-        raise CorpusError(
-            f"--attention {source} has {len(chosen)} sentences; choose 1 to {MOST_SENTENCES}."
-        )
+    check_number(f"--attention {source}", len(chosen))
     if target is None:
         return [sentences[number] for number in chosen], None
     translations = list(read_lines(target))
@@ -150,7 +115,4 @@ def _examples(
 
     # A few sentences; a GPU may be busy training.
     maps = Translator.load(run, device="cpu").attention(sentences, translations)
-    return [
-        Example(sentence, each.translation, each.src, each.tgt, each.weights.tolist())
-        for sentence, each in zip(sentences, maps, strict=True)
-    ]
+    return examples_of(sentences, maps)

@@ -2,20 +2,51 @@
 
 Reads a file or standard input, UTF-8, one sentence a line; writes one translation a line in the
 same order. A blank line gives a blank line. With --n-best N each sentence gives N lines of
-index TAB score TAB translation, best first.
+index TAB score TAB translation, best first. --alignment and --token-scores are columns behind.
+
+Lines may be JSON objects: "text" (or "src") is the sentence, "prefix" what its translation begins
+with, other fields are handed on to the output. In JSON all columns are fields.
 """
 
 import argparse
+import os
 import sys
+import warnings
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing
+from itertools import islice, tee
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seq2seq.allocator import keep_freed_memory
+from seq2seq.apps import mbr
+from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention, examples_of
+from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
 from seq2seq.config import SearchConfig, at_least
-from seq2seq.data.lines import decode_lines, read_lines
-from seq2seq.errors import ConfigError
+from seq2seq.data.lines import decode_lines, open_bytes, read_lines
+from seq2seq.data.output import Output, open_output
+from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.extras import TARGETS
+from seq2seq.reports.files import check_output, write
+from seq2seq.translation import Translation
+
+if TYPE_CHECKING:
+    from seq2seq.translator import Translator
+    from seq2seq.verification import Sample
+
+LOOKED_AT = 256
+"""Lines whose translations are looked at again together."""
+SAME_TRANSLATIONS = {
+    "output",
+    "resume",
+    "verify",
+    "workers",
+    "batch_tokens",
+    "device",
+    "attention",
+}
+"""Settings that have no say in what is written: --resume may change them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a model folder or a run folder")
     parser.add_argument("input", metavar="INPUT", nargs="?", help="a file; default: stdin")
     parser.add_argument("--output", metavar="FILE", type=Path, help="default: stdout")
+    for side in ("input", "output"):
+        parser.add_argument(
+            f"--{side}-format",
+            choices=READERS,
+            help="default: jsonl for a file that ends in .jsonl, or else text",
+        )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on after the last line that an interrupted translation to FILE finished",
+    )
     parser.add_argument(
         "--beam", type=int, default=5, help="hypotheses kept, 1 is greedy (default: 5)"
     )
@@ -36,77 +78,221 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alpha", type=float, default=1.0, help="exponent of the length penalty (default: 1.0)"
     )
+    mbr.add_flags(parser)
+    parser.add_argument(
+        "--alignment", action="store_true", help="which words translate which: 0-0 1-2 ..."
+    )
+    parser.add_argument(
+        "--token-scores",
+        action="store_true",
+        help="subwords of the translation and their log-probabilities",
+    )
+    parser.add_argument(
+        "--attention",
+        metavar="FILE",
+        type=Path,
+        help=f"heat maps of where the model looked, .html or .png, for the first {MOST_SENTENCES} "
+        f"sentences",
+    )
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        default=256,
+        help="most subwords of a line, the end token counted (default: 256)",
+    )
+    parser.add_argument(
+        "--too-long",
+        choices=("split", "error"),
+        default="split",
+        help="what becomes of a longer line (default: split)",
+    )
     parser.add_argument(
         "--batch-tokens", type=int, default=4096, help="source tokens of a batch (default: 4096)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        help="processes that translate (default: on a CPU one for each core if the input is long)",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     parser.add_argument(
         "--engine",
         choices=["native", *TARGETS],
         default="native",
-        help="what translates: our own network, or another library that MODEL may be exported to",
+        help="what searches: our own network, or the library that MODEL was or may be exported to",
     )
     parser.add_argument(
         "--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)"
     )
+    parser.add_argument(
+        "--verify",
+        metavar="N",
+        type=int,
+        default=0,
+        help="translate N lines again, each alone, and tell differences; status 1 if there are any",
+    )
 
 
-def run(args: argparse.Namespace) -> None:
-    """Read everything, translate, write."""
+def run(args: argparse.Namespace) -> int:
+    """Translate while reading and writing."""
+    at_least("--batch-tokens", args.batch_tokens, 1)
+    at_least("--max-length", args.max_length, 2)
+    at_least("--workers", 1 if args.workers is None else args.workers, 1)
+    at_least("--verify", args.verify, 0)
+    if args.resume and args.output is None:
+        raise ConfigError("--resume goes on with a file: name it with --output.")
+    if args.attention is not None:
+        check_output("--attention", args.attention)
     keep_freed_memory()
-    # torch is imported only after the arguments are known to be right.
-    from tqdm import tqdm
+    warnings.showwarning = lambda said, *_: print(f"warning: {said}", file=sys.stderr)
+    state = "Nothing is written."
+    try:
+        translator = _load(args)
+        from seq2seq.verification import Sample
 
-    from seq2seq.translator import Translator
+        sample = Sample(args.verify)
+        settings = _settings(args)
+        numbered = args.n_best > 1 and _output_format(args) == "text"
+        with open_output(args.output, settings, resume=args.resume, numbered=numbered) as output:
+            try:
+                _translate(args, translator, output, sample)
+            except UserError as error:
+                raise type(error)(f"{error} {output.state}") from None
+            finally:
+                state = output.state
+        return _verify(sample, translator)
+    except KeyboardInterrupt:
+        print(f"stopped. {state}", file=sys.stderr)
+        return 130
 
-    at_least("batch-tokens", args.batch_tokens, 1)
+
+def _load(args: argparse.Namespace) -> "Translator":
     config = SearchConfig(
         beam=args.beam,
         n_best=args.n_best,
         length_penalty=args.length_penalty,
         alpha=args.alpha,
     )
-    if args.input is None:
-        lines = list(decode_lines(sys.stdin.buffer, "standard input"))
-    else:
-        lines = list(read_lines(args.input))
-    translator = Translator.load(
+    size = _input_size(args.input) if args.engine == "native" else 0  # others have threads
+    # torch is imported only after the arguments are known to be right.
+    from seq2seq.translator import Translator
+    from seq2seq.workers import default_workers
+
+    return Translator.load(
         args.model,
-        config,
+        mbr.with_candidates(config, args),
         device=args.device,
         precision=args.precision,
         engine=args.engine,
         batch_tokens=args.batch_tokens,
+        max_length=args.max_length,
+        too_long=args.too_long,
+        workers=args.workers or default_workers(size, args.device),
     )
-    with tqdm(
-        total=len(lines), unit="line", file=sys.stderr, disable=not sys.stderr.isatty()
-    ) as bar:
-        found = translator.n_best(lines, bar.update)
-
-    def rows() -> Iterator[str]:
-        for index, each in enumerate(found):
-            if config.n_best == 1:
-                yield each[0].text
-            else:
-                for translation in each:
-                    yield f"{index}\t{translation.score:.4f}\t{translation.text}"
-
-    _write(rows(), args.output)
 
 
-def _write(rows: Iterator[str], output: Path | None) -> None:
-    if output is None:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        for row in rows:
-            print(row)
-        sys.stdout.flush()
-        return
-    unfinished = output.with_name(f".{output.name}.unfinished")
+def _input_size(path: str | None) -> int:
+    """In bytes; 0 where nobody knows, as of a pipe."""
+    if path is not None:
+        with open_bytes(path, unpack=False) as file:
+            return os.fstat(file.fileno()).st_size
     try:
-        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{row}\n" for row in rows)
-        unfinished.replace(output)
-    except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise ConfigError(f"--output {output} cannot be written: {error}.") from None
+        return os.fstat(sys.stdin.fileno()).st_size
+    except OSError:
+        return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, str]:
+    """What decides what is written, as --resume compares it."""
+    from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
+
+    weights = Path(args.model) / EXPORTED
+    if not weights.is_file():
+        weights = find_model(args.model) / WEIGHTS
+    told = {"MODEL": str(weights.resolve()), "MODEL written at": str(weights.stat().st_mtime_ns)}
+    told["INPUT"] = "standard input" if args.input is None else str(Path(args.input).resolve())
+    for name in sorted(vars(args).keys() - {"model", "input"} - SAME_TRANSLATIONS):
+        told[f"--{name.replace('_', '-')}"] = str(getattr(args, name))
+    return told
+
+
+def _translate(
+    args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
+) -> None:
+    from tqdm import tqdm
+
+    name = args.input or "standard input"
+    read = READERS[args.input_format or format_of(args.input)]
+    numbered = enumerate(_lines(args.input, output.done), start=output.done + 1)
+    lines, again = tee(read(text, f"{name} line {number}") for number, text in numbered)
+    choose = mbr.chooser(args, translator.config)
+    asked, writer = Asked(args.token_scores, args.alignment), WRITERS[_output_format(args)]
+    shown = sys.stderr.isatty()
+    total = sum(1 for _ in read_lines(args.input)) if shown and args.input is not None else None
+    longer, drawn = 0, list[tuple[str, Translation]]()
+    bar = tqdm(total=total, initial=output.done, unit="line", disable=not shown)
+
+    def finish(part: list[tuple[Line, list[Translation]]]) -> None:
+        nonlocal longer
+        chosen = [(line, choose(found)) for line, found in part]
+        told = tell(translator, chosen, asked)
+        for (line, best), (_, found), fields in zip(chosen, part, told, strict=True):
+            output.write(writer(output.done, line, fields, args.n_best))
+            sample.see(output.done, line.sentence, found[0])
+            longer += found[0].pieces > 1
+            if line.sentence.text.strip() and len(drawn) < MOST_SENTENCES:
+                drawn.append((line.sentence.text, best[0]))
+        bar.update(len(part))
+
+    sentences = (line.sentence for line in lines)
+    with bar, closing(translator.stream(sentences, first=output.done + 1)) as stream:
+        part: list[tuple[Line, list[Translation]]] = []
+        try:
+            for found, line in zip(stream, again, strict=True):
+                part.append((line, found))
+                if len(part) == LOOKED_AT or asked == Asked():
+                    finish(part)
+                    part = []
+        finally:
+            finish(part)
+    if longer:
+        print(
+            f"lines of more than {translator.max_length} subwords, which were split: {longer} "
+            f"(see --max-length and --too-long)",
+            file=sys.stderr,
+        )
+    if args.attention is not None:
+        check_number(f"--attention {args.attention}: {name}", len(drawn))
+        texts = [text for text, _ in drawn]
+        maps = translator.attention(texts, [said for _, said in drawn])
+        content = draw_attention(examples_of(texts, maps), args.attention)
+        write("--attention", args.attention, content)
+
+
+def _output_format(args: argparse.Namespace) -> str:
+    return args.output_format or format_of(args.output)
+
+
+def _lines(path: str | None, skipped: int) -> Iterator[str]:
+    """Without the first ones."""
+    lines = decode_lines(sys.stdin.buffer, "standard input") if path is None else read_lines(path)
+    if (found := sum(1 for _ in islice(lines, skipped))) < skipped:
+        raise ConfigError(f"--resume: the input has {found} lines, but more are finished.")
+    return lines
+
+
+def _verify(sample: "Sample", translator: "Translator") -> int:
+    """Tell what differs on stderr; 1 if something does."""
+    counts = Counter[str]()
+    for number, together, alone, verdict in sample.compare(translator):
+        counts[verdict] += 1
+        if verdict != "same":
+            print(
+                f"verify: line {number}, {verdict}: {together.text!r} ({together.score:.5f}) "
+                f"in its batch, {alone.text!r} ({alone.score:.5f}) alone",
+                file=sys.stderr,
+            )
+    if sample.count:
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("same", "tie", "different"))
+        print(f"verify: {counts.total()} lines translated again, alone: {told}", file=sys.stderr)
+    return 1 if counts["different"] else 0

@@ -1,6 +1,6 @@
 """Encoded sentences become padded tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -41,6 +41,16 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: 
 def with_other_sources(batch: Batch) -> Batch:
     """Every sentence gets the source of the one before it, the first that of the last."""
     return batch._replace(src=batch.src.roll(1, 0), src_lens=batch.src_lens.roll(1))
+
+
+def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Indices, longest first, of up to so many tokens when padded, or of one sentence."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    start = 0
+    while start < len(order):
+        size = max(1, tokens // lengths[order[start]])
+        yield order[start : start + size]
+        start += size
 
 
 def pad(sentences: Sequence[Ids], multiple: int = 1) -> tuple[Tensor, Tensor]:

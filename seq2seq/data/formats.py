@@ -83,17 +83,22 @@ def read_jsonl(path: str, sides: Sides) -> Iterator[Pair]:
     """One JSON object a line."""
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path} line {number}"
-        if not line.strip():
-            raise CorpusError(f"{where} is blank; expected one JSON object on each line.")
-        try:
-            record = json.loads(line.removeprefix("\ufeff"))
-        except json.JSONDecodeError as error:
-            raise CorpusError(f"{where} column {error.colno} is no JSON: {error.msg}.") from None
-        except (ValueError, RecursionError) as error:  # a giant number, deep nesting
-            raise CorpusError(f"{where} cannot be read: {error}.") from None
-        if not isinstance(record, dict):
-            raise CorpusError(f"{where} is {short_repr(record)}; expected a JSON object.")
-        yield sides.pair_in(record, where)
+        yield sides.pair_in(json_object(line, where), where)
+
+
+def json_object(line: str, where: str) -> dict[str, Any]:
+    """The fields of a line of JSONL; `where` begins the errors."""
+    if not line.strip():
+        raise CorpusError(f"{where} is blank; expected one JSON object on each line.")
+    try:
+        record = json.loads(line.removeprefix("\ufeff"))
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{where} column {error.colno} is no JSON: {error.msg}.") from None
+    except (ValueError, RecursionError) as error:  # a giant number, deep nesting
+        raise CorpusError(f"{where} cannot be read: {error}.") from None
+    if not isinstance(record, dict):
+        raise CorpusError(f"{where} is {short_repr(record)}; expected a JSON object.")
+    return record
 
 
 def read_tmx(path: str, sides: Sides) -> Iterator[Pair]:

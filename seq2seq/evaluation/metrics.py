@@ -1,8 +1,8 @@
 """Corpus scores, computed by sacreBLEU (Post 2018) and by nothing else.
 
-A metric is `metric(hypotheses, references, target_lang) -> Score`. References come in sets: each
-set is one whole reference translation, and line n of every set belongs to hypothesis n. A new
-metric is one function and one line in METRICS.
+References come in sets: each set is one whole reference translation, and line n of every set
+belongs to hypothesis n. A new metric is one function that makes sacreBLEU's object, and one line
+in METRICS.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,32 +28,35 @@ class Score:
         return f"{self.name} {self.value:.2f}  {self.signature}"
 
 
-def bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], target_lang: str = ""
-) -> Score:
-    """BLEU (Papineni et al. 2002) on the target language's own tokens, case kept."""
-    return _score(new_bleu(target_lang), hypotheses, references)
+def new_bleu(target_lang: str = "", lowercase: bool = False) -> BLEU:
+    """BLEU (Papineni et al. 2002), the only one of this project: `target_lang` ("zh", "pt-BR")
+    chooses nothing but its tokenizer, which is zh, ja-mecab or ko-mecab for these languages and 13a
+    for all others."""
+    lang = target_lang.replace("_", "-").split("-")[0].lower()
+    try:
+        return BLEU(trg_lang=lang, lowercase=lowercase, smooth_method="exp")
+    except RuntimeError as error:
+        raise ConfigError(
+            f"target language {target_lang}: BLEU needs the MeCab tokenizer, which is not "
+            f'installed; run: pip install "seq2seq-lightning[{lang}]".'
+        ) from error
 
 
-def chrf(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], target_lang: str = ""
-) -> Score:
+def new_chrf(target_lang: str = "", lowercase: bool = False) -> CHRF:
     """chrF2 (Popović 2015): n-grams of characters, the same for every language."""
-    return _score(CHRF(), hypotheses, references)
+    return CHRF(lowercase=lowercase)
 
 
-def ter(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], target_lang: str = ""
-) -> Score:
-    """Translation edit rate (Snover et al. 2006) over words between spaces, the same for every
-    language: of little use where words are written without spaces."""
-    return _score(TER(), hypotheses, references)
+def new_ter(target_lang: str = "", lowercase: bool = False) -> TER:
+    """Translation edit rate (Snover et al. 2006) over lower-cased words between spaces, the same
+    for every language: of little use where words are written without spaces."""
+    return TER()
 
 
-METRICS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]], str], Score]] = {
-    "bleu": bleu,
-    "chrf": chrf,
-    "ter": ter,
+METRICS: dict[str, Callable[[str, bool], BLEU | CHRF | TER]] = {
+    "bleu": new_bleu,
+    "chrf": new_chrf,
+    "ter": new_ter,
 }
 
 
@@ -62,24 +65,31 @@ def evaluate(
     references: Sequence[Sequence[str]],
     target_lang: str = "",
     metrics: Sequence[str] = ("bleu", "chrf"),
+    *,
+    lowercase: bool = False,
 ) -> list[Score]:
     """The scores named by `metrics`, in that order."""
-    for name in metrics:
+    check_lines(hypotheses, references)
+    return [
+        _score(metric, hypotheses, references)
+        for metric in new_metrics(metrics, target_lang, lowercase).values()
+    ]
+
+
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], target_lang: str = ""
+) -> Score:
+    """BLEU alone."""
+    return evaluate(hypotheses, references, target_lang, ["bleu"])[0]
+
+
+def new_metrics(
+    names: Sequence[str], target_lang: str = "", lowercase: bool = False
+) -> dict[str, BLEU | CHRF | TER]:
+    """sacreBLEU's own objects, by name."""
+    for name in names:
         one_of("metrics", name, METRICS)
-    return [METRICS[name](hypotheses, references, target_lang) for name in metrics]
-
-
-def new_bleu(target_lang: str) -> BLEU:
-    """The only BLEU of this project: `target_lang` ("zh", "pt-BR") chooses nothing but its
-    tokenizer, which is zh, ja-mecab or ko-mecab for these languages and 13a for all others."""
-    lang = target_lang.replace("_", "-").split("-")[0].lower()
-    try:
-        return BLEU(trg_lang=lang, smooth_method="exp")
-    except RuntimeError as error:
-        raise ConfigError(
-            f"target language {target_lang}: BLEU needs the MeCab tokenizer, which is not "
-            f'installed; run: pip install "seq2seq-lightning[{lang}]".'
-        ) from error
+    return {name: METRICS[name](target_lang, lowercase) for name in names}
 
 
 def check_tokenizer(target_lang: str) -> None:
@@ -87,9 +97,8 @@ def check_tokenizer(target_lang: str) -> None:
     new_bleu(target_lang)
 
 
-def _score(
-    metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> Score:
+def check_lines(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raise CorpusError unless every set of references has a line for each hypothesis."""
     if not references:
         raise CorpusError(f"{len(hypotheses)} hypotheses but 0 sets of references; give one.")
     for number, reference in enumerate(references, start=1):
@@ -100,5 +109,10 @@ def _score(
             )
     if not hypotheses:
         raise CorpusError("0 hypotheses and 0 reference lines; there is nothing to score.")
+
+
+def _score(
+    metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> Score:
     result = metric.corpus_score(hypotheses, references)
     return Score(result.name, result.score, metric.get_signature().format())

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
+from seq2seq.engine import ScoringEngine
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.refusal import Abilities, unable
-from seq2seq.interop.targets import ScoringEngine
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.embedding import sinusoids
-from seq2seq.nn.layers import FeedForward
+from seq2seq.nn.layers import DecoderLayer, EncoderLayer, FeedForward
 from seq2seq.nn.transformer import Transformer
 
 QUANTIZATIONS = ("int8", "int8_bfloat16", "float16")
@@ -54,7 +54,7 @@ def obstacles(config: ModelConfig) -> list[str]:
         for name in ("encoder_layers", "decoder_layers")
         if getattr(config, name) == 0
     ]
-    return found + unable(config, ModelConfig(), ABILITIES, "model.")
+    return found + unable(config, ABILITIES, "model.")
 
 
 def longest(config: ModelConfig) -> int:
@@ -111,9 +111,11 @@ def specification(network: Transformer) -> Any:
     encoder.position_encodings.encodings = positions(network.src_positions, config)
     decoder.position_encodings.encodings = positions(network.tgt_positions, config)
     for to, layer in zip(encoder.layer, network.encoder, strict=True):
+        assert isinstance(layer, EncoderLayer)
         set_self_attention(to.self_attention, layer.self_attention, layer.self_residual.norm)
         set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
     for to, layer in zip(decoder.layer, network.decoder, strict=True):
+        assert isinstance(layer, DecoderLayer)
         set_self_attention(to.self_attention, layer.self_attention, layer.self_residual.norm)
         set_cross_attention(to.attention, layer.cross_attention, layer.cross_residual.norm)
         set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_residual.norm)

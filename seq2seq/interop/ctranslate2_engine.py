@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig, one_of
+from seq2seq.data.batch import Ids
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import NEVER_SAID
@@ -36,6 +37,7 @@ class CTranslate2Engine:
     def __init__(self, translator: Any, exported: Exported) -> None:
         assert exported.about.max_length is not None
         self.translator, self.max_length = translator, exported.about.max_length
+        self.parallel = translator.num_translators
         self.src, self.tgt = exported.src_subwords, exported.tgt_subwords
         pieces = self.tgt.pieces(range(len(self.tgt)))
         self.ids = {piece: number for number, piece in enumerate(pieces)}
@@ -90,7 +92,7 @@ class CTranslate2Engine:
         ]
 
     def _scored(
-        self, src: Sequence[int], translations: Sequence[list[int]], config: SearchConfig
+        self, src: Ids, translations: Sequence[list[int]], config: SearchConfig
     ) -> list[Hypothesis]:
         """Translations of one sentence with our scores, best first, equal ones once."""
         different = [list(tokens) for tokens in dict.fromkeys(map(tuple, translations))]
@@ -99,7 +101,7 @@ class CTranslate2Engine:
         found = map(Hypothesis, different, scores)
         return sorted(found, key=lambda each: each.score, reverse=True)
 
-    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
         told = self.translator.score_batch(
             [self.src.pieces(each) for each in src],
@@ -113,11 +115,18 @@ class CTranslate2Engine:
             found.append(row)
         return found
 
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        """It keeps that to itself."""
+        raise ConfigError(
+            "engine=ctranslate2 does not tell where each layer and head looks: alignments and "
+            "attention are the native engine's."
+        )
+
 
 def refuse_unable(batch: Sequence[Request], config: SearchConfig) -> None:
     """Raise one ConfigError about all settings and wishes that it cannot follow."""
-    found = unable(config, SearchConfig(), ABILITIES, "search.")
-    wishes = [unable(each, Request([]), REQUESTS, "") for each in batch]
+    found = unable(config, ABILITIES, "search.")
+    wishes = [unable(each, REQUESTS, "") for each in batch]
     found += dict.fromkeys(wish for each in wishes for wish in each)
     refuse("engine=ctranslate2 cannot search like this", found)
 

@@ -2,7 +2,7 @@
 somebody has looked at it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from seq2seq.errors import ConfigError
@@ -11,18 +11,20 @@ Abilities = Mapping[str, Collection[object] | None]
 """Names of fields, and the values that they may have; None for every value."""
 
 
-def unable(settings: Any, default: Any, abilities: Abilities, group: str) -> list[str]:
+def unable(settings: Any, abilities: Abilities, group: str) -> list[str]:
     """Each field of a dataclass that asks for more, with what to use; empty if nothing does.
 
-    A field that is not in `abilities` must be as in `default`, where it asks for nothing.
+    A field that is not in `abilities` must have its default, with which it asks for nothing.
     """
     found = []
-    for name in (field.name for field in fields(settings)):
-        value, usual = getattr(settings, name), getattr(default, name)
-        choices = abilities.get(name, [usual])
+    for field in fields(settings):
+        value, default = getattr(settings, field.name), field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        choices = abilities.get(field.name, [default])
         if choices is not None and value not in choices:
             listed = " or ".join(map(str, choices))
-            found.append(f"{group}{name}={value}: not known there; use {listed}.")
+            found.append(f"{group}{field.name}={value}: not known there; use {listed}.")
     return found
 
 

@@ -1,11 +1,12 @@
 """What engines are compared on: sentences, each with a translation that is given."""
 
 import random
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, replace
 
 from seq2seq.interop.exported import Exported
+from seq2seq.text.subwords import Subwords
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,12 @@ class Example:
 def made_up(count: int, exported: Exported) -> list[Example]:
     """Up to 20 random tokens a side."""
     rng = random.Random(1)
-    sizes = len(exported.src_subwords), len(exported.tgt_subwords)
+
+    def tokens(subwords: Subwords) -> list[int]:
+        return rng.choices(range(4, len(subwords)), k=rng.randint(1, 20))
+
     return [
-        Example(number, *(rng.choices(range(4, size), k=rng.randint(1, 20)) for size in sizes))
+        Example(number, tokens(exported.src_subwords), tokens(exported.tgt_subwords))
         for number in range(1, count + 1)
     ]
 
@@ -35,16 +39,16 @@ def of_text(
     lines: Sequence[str], references: Sequence[str] | None, exported: Exported
 ) -> list[Example]:
     """The lines that are not blank and that the exported model takes, with their translations."""
-    longest = exported.about.max_length
+    longest = exported.about.max_length or sys.maxsize
     src = exported.src_subwords.encode_all(lines)
-    if references is None:
-        tgt = [example.tgt for example in made_up(len(lines), exported)]
-    else:
-        tgt = exported.tgt_subwords.encode_all(references)
-    texts = references or repeat(None)
-    found = map(Example, range(1, len(src) + 1), src, tgt, texts)
-    return [
-        example
-        for example in found
-        if example.src and (longest is None or max(len(example.src), len(example.tgt)) < longest)
+    found = [
+        replace(example, src=ids)
+        for example, ids in zip(made_up(len(lines), exported), src, strict=True)
     ]
+    if references is not None:
+        tgt = exported.tgt_subwords.encode_all(references)
+        found = [
+            replace(example, tgt=ids, reference=text)
+            for example, ids, text in zip(found, tgt, references, strict=True)
+        ]
+    return [each for each in found if each.src and max(len(each.src), len(each.tgt)) < longest]

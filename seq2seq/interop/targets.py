@@ -10,24 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
-from torch import Tensor
-
 from seq2seq.config import ModelConfig, one_of
-from seq2seq.engine import Engine
+from seq2seq.engine import ScoringEngine
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
 from seq2seq.interop.refusal import refuse
-from seq2seq.model_folder import EXPORTED, SavedModel, load_model
-from seq2seq.text.subwords import Subwords
-
-
-class ScoringEngine(Engine, Protocol):
-    """An engine that can also tell what it thinks of given translations."""
-
-    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
-        """One batch of sentences and their translations, ids without special tokens -> of each
-        pair the log-probabilities (T,) of the translation's tokens, the end token last, in fp32."""
+from seq2seq.model_folder import EXPORTED, SavedModel, find_model, load_model
 
 
 class Target(Protocol):
@@ -88,27 +77,25 @@ def export(saved: SavedModel, name: str, folder: Path, quantize: str | None = No
     return exported
 
 
-def load(
-    path: str | Path, name: str, device: str = "auto", precision: str = "fp32"
-) -> tuple[ScoringEngine, Subwords, Subwords]:
-    """An engine of that name with source and target subwords, from an exported folder; or from a
-    model or run folder, which is exported for this purpose and forgotten."""
+def find(path: str | Path, name: str) -> Path:
+    """The folder for an engine of that name: exported to it, or a model or run folder."""
     one_of("engine", name, ["native", *TARGETS])
     folder = Path(path)
+    if not (folder / EXPORTED).is_file():
+        return find_model(folder)
+    if (written := Exported.read(folder).about.target) != name:
+        raise ModelFolderError(
+            f"{folder} was exported to {written}, not to {name}; use --engine {written}."
+        )
+    return folder
+
+
+def load(path: str | Path, name: str, device: str, precision: str) -> ScoringEngine:
+    """An engine of that name; what is no export to it yet is exported for this purpose, and then
+    forgotten."""
+    folder = find(path, name)
     if (folder / EXPORTED).is_file():
-        exported = Exported.read(folder)
-        if exported.about.target != name:
-            raise ModelFolderError(
-                f"{folder} was exported to {exported.about.target}, not to {name}; use "
-                f"--engine {exported.about.target}."
-            )
-        return _opened(exported, device, precision)
+        return target(name).engine(Exported.read(folder), device, precision)
     with tempfile.TemporaryDirectory(prefix="seq2seq-") as scratch:
-        return _opened(export(load_model(folder), name, Path(scratch)), device, precision)
-
-
-def _opened(
-    exported: Exported, device: str, precision: str
-) -> tuple[ScoringEngine, Subwords, Subwords]:
-    engine = target(exported.about.target).engine(exported, device, precision)
-    return engine, exported.src_subwords, exported.tgt_subwords
+        exported = export(load_model(folder), name, Path(scratch))
+        return target(name).engine(exported, device, precision)

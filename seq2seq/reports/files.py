@@ -12,3 +12,17 @@ def write(setting: str, path: Path, content: str | bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"{setting} {path} cannot be written: {error.strerror}.") from None
+
+
+def check_output(setting: str, path: Path) -> None:
+    """A page of HTML always can be written, a PNG where matplotlib is installed."""
+    if path.suffix not in (".html", ".png"):
+        raise ConfigError(f"{setting} {path} must end in .html or .png.")
+    if path.suffix == ".png":
+        try:
+            import seq2seq.reports.picture  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                f"{path} needs the package matplotlib ({error}): "
+                f"pip install 'seq2seq-lightning[plots]'; a page of HTML does not."
+            ) from None

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,8 @@ from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.text.normalize import clean
 from seq2seq.text.sampling import Segment, bpe_sampler, unigram_sampler
 
+SPACE = "\u2581"
+"""How SentencePiece writes a space, with which its words begin."""
 VERSION = f"sentencepiece {sentencepiece.__version__}"
 """What trains the subwords; another version may train others."""
 
@@ -59,7 +62,7 @@ class Subwords:
 
     def normalized(self, text: str) -> str:
         """The text as the model sees it."""
-        return str(self._model.Normalize(_line(text))).replace("\u2581", " ").strip()
+        return str(self._model.Normalize(_line(text))).replace(SPACE, " ").strip()
 
     def encode(self, text: str) -> list[int]:
         return list(self._model.Encode(_line(text)))
@@ -126,6 +129,26 @@ class Subwords:
         """The subwords themselves, with U+2581 for a space: for people to read."""
         return [str(self._model.IdToPiece(i)) for i in ids]
 
+    def words(self, ids: Sequence[int]) -> list[int]:
+        """Of each subword the word that it is in, 0 for the first; words stand between spaces. A
+        space alone belongs to the word after it, and to none, -1, at the end."""
+        word, begins, found = -1, True, []
+        for piece in self.pieces(ids):
+            begins = begins or piece[0] == SPACE
+            if begins and piece != SPACE:
+                word, begins = word + 1, False
+            found.append(word + begins)
+        return [each if each <= word else -1 for each in found]
+
+    def written_words(self, text: str) -> list[int]:
+        """`words(encode(text))`, numbered as in `text`: normalisation may make a space, and so two
+        words of one, as NFKC does of a no-break space."""
+        line = _line(text)
+        normalized, offsets = self._model.Normalize(line, with_offsets=True)
+        written = [word.start() for word in re.finditer("[^ ]+", line)]
+        begin = [offsets[mark.end()] for mark in re.finditer(f"{SPACE}(?!{SPACE}|$)", normalized)]
+        return [bisect(written, begin[word]) - 1 for word in self.words(self.encode(text))]
+
     @cached_property
     def unlearned(self) -> frozenset[int]:
         """Ids that stand for what the vocabulary lacks: the unknown subword, and single bytes."""
@@ -135,7 +158,7 @@ class Subwords:
 
 def _line(text: str) -> str:
     """SentencePiece writes a space as U+2581 and reads it back as one."""
-    return clean(text.replace("\u2581", " "))
+    return clean(text.replace(SPACE, " "))
 
 
 def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int) -> bytes:

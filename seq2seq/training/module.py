@@ -334,6 +334,8 @@ class TranslationModule(pl.LightningModule):
             for score in scores:
                 rank_zero_only(print)(f"{name}: {score}")
             self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
+            tested = {"tgt_lang": self.data.tgt_lang, "references": references}
+            self._write(f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})])
 
     def on_predict_end(self) -> None:
         pairs, best = self.data.texts["predict"], self._gather("predict")

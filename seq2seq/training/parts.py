@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch.nn import Parameter
 
 from seq2seq.data.batch import Batch
 from seq2seq.errors import ConfigError
+from seq2seq.memory import attempt
 
 
 class Parts:
@@ -43,7 +45,7 @@ class Parts:
             before = [parameter.grad for parameter in parameters]
             for parameter in parameters:
                 parameter.grad = None
-            loss = _attempt(part, loss_of, backward)
+            loss = attempt(partial(_learn, part, loss_of, backward))
             if loss is None:
                 for parameter, gradient in zip(parameters, before, strict=True):
                     parameter.grad = gradient
@@ -65,8 +67,6 @@ class Parts:
                 f"data.max_length, or use a smaller model."
             )
         self.limit = max(positions(half) for half in halves(part))
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
         warnings.warn(
             f"out of memory with {positions(part)} positions; going on with parts of "
             f"{self.limit}, whose gradients are added: the batches stay as they are. Lower "
@@ -86,15 +86,9 @@ def halves(part: Batch) -> tuple[Batch, Batch]:
     return Batch(*(x[:middle] for x in part)), Batch(*(x[middle:] for x in part))
 
 
-def _attempt(
+def _learn(
     part: Batch, loss_of: Callable[[Batch], Tensor], backward: Callable[[Tensor], None]
-) -> Tensor | None:
-    """The detached loss; None if memory did not suffice. Whatever was made is free afterwards."""
-    try:
-        loss = loss_of(part)
-        backward(loss)
-        return loss.detach()
-    except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate" not in str(error):
-            raise
-        return None
+) -> Tensor:
+    loss = loss_of(part)
+    backward(loss)
+    return loss.detach()

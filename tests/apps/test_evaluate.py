@@ -1,15 +1,18 @@
-"""The command reads files as they are and prints sacreBLEU's numbers."""
+"""The command reads files as they are and prints, and draws, sacreBLEU's numbers."""
 
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
+from seq2seq.apps.evaluate import names
 from seq2seq.cli import main
 
 HYPOTHESES = ["the small cat sat on the mat.", "it\u2028rains\x85today", "", "we saw them leave."]
@@ -39,14 +42,14 @@ def test_the_scores_are_sacrebleus_though_lines_hold_other_separators(
         ("chrF2", sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score),
         ("TER", sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES]).score),
     ]
-    assert all(score["signature"].startswith("nrefs:1|case:") for score in scores)
+    assert all(score["signature"].startswith("nrefs:1|bs:1000|seed:") for score in scores)
 
 
 def test_each_metric_asked_for_is_one_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "hyp.de", "ref.de", "ref.de", "--metrics", "chrf", "bleu"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     value = sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES, REFERENCES]).score
-    assert first.startswith(f"chrF2 {value:.2f}  nrefs:2|")
+    assert re.match(rf"chrF2 {value:.2f} ± \d+\.\d\d  nrefs:2\|bs:1000\|", first)
     assert second.startswith("BLEU ")
 
 
@@ -107,6 +110,110 @@ def test_an_unknown_metric_lists_the_choices(
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "hyp.de", "ref.de", "--metrics", "rouge"])
     assert "'rouge' (choose from " in capsys.readouterr().err
+
+
+# -- several systems
+
+
+@pytest.fixture
+def other(files: Path) -> Path:
+    """A second system, better than the first."""
+    write(files / "new.de", [*REFERENCES[:3], HYPOTHESES[3]])
+    return files
+
+
+def test_other_systems_are_compared_with_the_first(
+    other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", "hyp.de", "ref.de", "--systems", "new.de", "--metrics", "ter", "bleu"]
+    assert main([*command, "--resamples", "20", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    found = [(score["system"], score["name"]) for score in scores]
+    assert found == [(system, name) for name in ("TER", "BLEU") for system in ("hyp.de", "new.de")]
+    assert [score["p_value"] is None for score in scores] == [True, False] * 2
+    assert all({"value", "mean", "interval", "signature"} <= score.keys() for score in scores)
+
+    assert main([*command, "--resamples", "20"]) == 0
+    ter, first, second, bleu, *_ = capsys.readouterr().out.splitlines()
+    assert ter == f"TER  {scores[0]['signature']}"
+    assert bleu.startswith("BLEU  nrefs:1|bs:20|")
+    before, after = scores[:2]
+    assert first == f"  hyp.de  {before['value']:.2f} ± {before['interval']:.2f}  baseline"
+    change = after["value"] - before["value"]
+    assert change < 0
+    assert second == (
+        f"  new.de  {after['value']:.2f} ± {after['interval']:.2f}  {change:+.2f}  "
+        f"p = {after['p_value']:.4f}"
+    )
+
+
+def test_without_resamples_the_signature_is_that_of_published_scores(
+    other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", "hyp.de", "ref.de", "--lowercase", "--metrics", "bleu"]
+    assert main([*command, "--resamples", "0", "--systems", "new.de"]) == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert "±" not in first + second
+    assert "p =" not in second
+    assert main([*command, "--resamples", "0"]) == 0
+    metric = sacrebleu.BLEU(lowercase=True)
+    score = metric.corpus_score(HYPOTHESES, [REFERENCES])
+    assert capsys.readouterr().out == f"BLEU {score.score:.2f}  {metric.get_signature()}\n"
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["a/old.de", "b/new.de"], ["old.de", "new.de"]),
+        (["runs/a/test/x.txt", "runs/b/test/x.txt"], ["a", "b"]),
+        (["runs/x.txt", "runs/b/x.txt"], [".", "b"]),
+        (["one/a/x", "one/b/x", "one/b/y/x"], ["a", "b", "b/y"]),
+        (["only.de"], ["only.de"]),
+    ],
+)
+def test_systems_are_called_by_what_tells_their_files_apart(
+    paths: list[str], expected: list[str]
+) -> None:
+    assert names(paths) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--systems", "new.de", "./hyp.de"], "hyp.de new.de ./hyp.de has the same file twice"),
+        (["--systems", "new.de", "--names", "a"], "--names a: 2 systems need as many names"),
+        (["--systems", "new.de", "--names", "a", "a"], "all different"),
+        (["--systems", "ref1.de"], "hyp.de has 4 lines but ref1.de has 1;"),
+        (["--html", "x.html", "--source", "ref1.de"], "hyp.de has 4 lines but ref1.de has 1;"),
+        (["--source", "ref.de"], "--source ref.de is for --html FILE"),
+        (["--train", "ref.de"], "--train ref.de is for --html FILE"),
+        (["--html", "no/x.html"], "--html no/x.html cannot be written"),
+        (["--resamples", "-1"], "resamples=-1"),
+        (["--resamples", "10000000"], "resamples=10000000 of 4 lines"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    other: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    write(other / "ref1.de", REFERENCES[:1])
+    assert main(["evaluate", "hyp.de", "ref.de", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert error.count("\n") == 1
+
+
+def test_the_page_has_all_systems_and_the_terminal_still_has_the_scores(
+    other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(other / "src.en", ["one", "two", "<three>", "four"])
+    command = ["evaluate", "hyp.de", "ref.de", "--systems", "new.de", "--names", "old & <b>", "new"]
+    more = ["--source", "src.en", "--train", "ref.de", "--html", "page.html", "--resamples", "20"]
+    assert main([*command, *more]) == 0
+    assert "old & <b>" in capsys.readouterr().out
+    text = (other / "page.html").read_text(encoding="utf-8")
+    body = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+    assert "new against old & <b>" in "".join(body.itertext())
+    assert "<three>" in "".join(body.itertext())
 
 
 def test_the_script_is_the_command_and_needs_no_torch(files: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.apps.plot import MOST_SENTENCES, draw_attention
+from seq2seq.apps.attention import MOST_SENTENCES, draw_attention
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SubwordConfig
 from seq2seq.model_folder import SavedModel, save_model

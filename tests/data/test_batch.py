@@ -1,12 +1,13 @@
 """Batches against lists padded by hand."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 import torch
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.data.batch import make_batch, pad, with_other_sources
+from seq2seq.data.batch import batches, make_batch, pad, with_other_sources
 
 RNG = random.Random(0)
 SRC, TGT = (
@@ -59,3 +60,18 @@ def test_with_other_sources_every_sentence_has_its_neighbours_source_and_its_own
     for found, wanted in zip(other, expected, strict=True):
         assert torch.equal(found, wanted)
     assert not torch.equal(batch.src_lens, other.src_lens)
+
+
+@pytest.mark.parametrize("lengths", [[5, 1, 9, 3, 9, 2, 1], [4], [], [7] * 5])
+@pytest.mark.parametrize("tokens", [1, 10, 18, 1000])
+def test_batches_hold_each_sentence_once_and_stay_within_budget_or_are_one(
+    lengths: Sequence[int], tokens: int
+) -> None:
+    made = list(batches(lengths, tokens))
+    assert sorted(index for batch in made for index in batch) == list(range(len(lengths)))
+    padded = [len(batch) * max(lengths[index] for index in batch) for batch in made]
+    assert all(p <= tokens or len(b) == 1 for p, b in zip(padded, made, strict=True))
+    in_order = [lengths[index] for batch in made for index in batch]
+    assert in_order == sorted(lengths, reverse=True)
+    for batch in made[:-1]:
+        assert (len(batch) + 1) * lengths[batch[0]] > tokens

@@ -222,3 +222,54 @@ def test_what_the_vocabulary_lacks_is_unlearned_and_nothing_else_is() -> None:
         assert not subwords.unlearned.intersection(learned)
         # The space before a word is a subword of its own.
         assert len(subwords.unlearned.intersection(strange)) == (3 if byte_fallback else 1)
+
+
+def test_the_subwords_of_a_word_spell_it(subwords: Subwords) -> None:
+    for text in [*TEXTS[:20], *ANY_TEXT.values()]:
+        ids, words = subwords.encode(text), subwords.normalized(text).split(" ")
+        numbers = subwords.words(ids)
+        assert numbers == sorted(numbers)
+        for number, word in enumerate(words if ids else []):
+            mine = [i for i, each in zip(ids, numbers, strict=True) if each == number]
+            assert subwords.decode(mine) == word
+
+
+def test_words_begin_at_spaces_and_a_space_alone_belongs_to_the_next_word() -> None:
+    subwords = trained()
+    pieces = dict(
+        zip(subwords.pieces(range(4, len(subwords))), range(4, len(subwords)), strict=True)
+    )
+    space, letter = pieces["\u2581"], pieces["a"]
+    begun = next(number for piece, number in pieces.items() if re.match("\u2581.", piece))
+    assert subwords.words([letter, letter, begun, letter]) == [0, 0, 1, 1]
+    assert subwords.words([space, letter, space, space, begun, space]) == [0, 0, 1, 1, 1, -1]
+    assert subwords.words([space]) == [-1]
+    assert subwords.words([]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("kare tosu", [0, 1]),
+        ("  kare   tosu ", [0, 1]),
+        ("kare\ttosu", [0, 1]),
+        ("kare\u00a0tosu mino", [0, 0, 1]),  # NFKC makes a space of it
+        ("kare\u3000tosu", [0, 0]),
+        ("\u2581kare\u2581tosu", [0, 1]),
+        ("", []),
+    ],
+    ids=repr,
+)
+def test_written_words_are_those_between_the_spaces_of_the_text_itself(
+    text: str, numbers: list[int]
+) -> None:
+    subwords = trained()
+    found = subwords.written_words(text)
+    assert len(found) == len(subwords.encode(text))
+    kept = subwords.words(subwords.encode(text))
+    assert [found[kept.index(word)] for word in dict.fromkeys(kept)] == numbers
+
+
+def test_written_words_are_the_words_of_the_subwords_where_spaces_stay(subwords: Subwords) -> None:
+    for text in TEXTS[:30]:
+        assert subwords.written_words(text) == subwords.words(subwords.encode(text))

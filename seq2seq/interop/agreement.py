@@ -4,24 +4,23 @@ The first is the measure: our own engine with the model that was exported.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from seq2seq.config import EOS_ID, SearchConfig
+from seq2seq.data.batch import Ids, batches
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import ScoringEngine
 from seq2seq.interop.sample import Example
-from seq2seq.interop.targets import ScoringEngine
 from seq2seq.translator import NOTHING
 
 TOLERANCE = 1e-4
 """Of a log-probability in fp32, where sums are added up in another order."""
-BATCH = 128
-"""Sentences in a batch; those of a batch are of similar length."""
-
-Ids = Sequence[int]
+BATCH_TOKENS = 4096
+"""Of a batch, as `translate` has them."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Agreement:
     """Numbers in lists are those of examples, from 0."""
 
     forced: float
@@ -69,7 +68,7 @@ def compare(
     other: ScoringEngine,
     examples: Sequence[Example],
     config: SearchConfig,
-) -> Comparison:
+) -> Agreement:
     """`config` is of the search whose translations and time are told."""
     forced = forced_difference(native, other, examples)
     narrow = replace(config, beam=1, n_best=1)
@@ -78,13 +77,13 @@ def compare(
     greedy = [number for number, (a, b) in enumerate(pairs) if a != b]
     ties = [number for number in greedy if is_tie(native, examples[number].src, *pairs[number])]
     found = [search(engine, examples, config) for engine in (native, other)]
-    return Comparison(forced, greedy, ties, *found)
+    return Agreement(forced, greedy, ties, *found)
 
 
 def search(engine: ScoringEngine, examples: Sequence[Example], config: SearchConfig) -> Found:
     """The best translation of each, and the time of all."""
     best, start = [NOTHING] * len(examples), time.perf_counter()
-    for rows in batches(examples):
+    for rows in batches([len(each.src) + 1 for each in examples], BATCH_TOKENS):
         told = engine.search([Request(examples[row].src) for row in rows], config)
         for row, hypotheses in zip(rows, told, strict=True):
             best[row] = (hypotheses or [NOTHING])[0]
@@ -97,7 +96,7 @@ def forced_difference(
     """Largest difference of a log-probability; NaN if there is one. What is never said is left
     out."""
     differences = [torch.zeros(1)]
-    for rows in batches(examples):
+    for rows in batches([len(each.src) + 1 for each in examples], BATCH_TOKENS):
         src, tgt = [examples[row].src for row in rows], [examples[row].tgt for row in rows]
         for a, b in zip(native.log_probs(src, tgt), other.log_probs(src, tgt), strict=True):
             differences.append((a - b).abs()[a != -torch.inf])
@@ -110,10 +109,3 @@ def is_tie(engine: ScoringEngine, src: Ids, one: Ids, other: Ids) -> bool:
     place = next(place for place, (a, b) in enumerate(both) if a != b)
     a, b = engine.log_probs([src, src], [one, other])
     return abs(float(a[place] - b[place])) <= TOLERANCE
-
-
-def batches(examples: Sequence[Example]) -> Iterator[list[int]]:
-    """Numbers of examples, longest first."""
-    order = sorted(range(len(examples)), key=lambda row: len(examples[row].src), reverse=True)
-    for start in range(0, len(order), BATCH):
-        yield order[start : start + BATCH]

@@ -1,0 +1,243 @@
+"""Train and test configurations with several seeds, and compare them on their test sets.
+
+Each configuration is trained and tested with each seed, one after the other, in the folder
+OUTPUT/NAME/seed-N, NAME being that of its file. The same command goes on where it was stopped:
+what is complete is not done again, and a training goes on from its last checkpoint. A training
+that fails leaves the others alone. The report, OUTPUT/report.html and report.json, has for each
+configuration and test set mean and standard deviation over seeds, and tests its difference from
+the first configuration.
+"""
+
+import argparse
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seq2seq.config import at_least
+from seq2seq.errors import ConfigError
+from seq2seq.evaluation.metrics import METRICS
+from seq2seq.evaluation.seeds import SeedScores, score_seeds
+from seq2seq.reports.experiment_page import html_page
+from seq2seq.reports.files import write
+
+SIGNALS = signal.SIGINT, signal.SIGTERM
+STOPPED = {status for number in SIGNALS for status in (128 + number, -number)}
+"""Statuses of a process that was asked to stop: one that caught the signal, one that did not."""
+
+
+class Trial(NamedTuple):
+    """A configuration with a seed."""
+
+    config: Path
+    seed: int
+    run: Path
+    """The run folder. It holds a file for each command that is done: fit.done, test.done."""
+
+    def __str__(self) -> str:
+        return f"{self.config.stem}, seed {self.seed}"
+
+    def done(self, verb: str) -> Path:
+        return self.run / f"{verb}.done"
+
+    @property
+    def command(self) -> list[str]:
+        """What is to be done next; nothing if all is done."""
+        if not self.done("fit").exists():
+            resume = any((self.run / "checkpoints").glob("step=*.ckpt"))
+            fit = ["fit", "--config", str(self.config), "--run", str(self.run)]
+            settings = ["--seed_everything", str(self.seed), *["--ckpt_path", "last"][: 2 * resume]]
+            return [*fit, *settings]
+        if not self.done("test").exists():
+            return ["test", "--config", str(self.run / "config.yaml")]
+        return []
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.add_argument(
+        "configs",
+        metavar="CONFIG",
+        nargs="+",
+        type=Path,
+        help="a YAML file as for seq2seq fit, with test sets; the first is the baseline",
+    )
+    parser.add_argument(
+        "--seeds", metavar="N,N,...", type=seeds, default=[1, 2, 3], help="default: 1,2,3"
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("runs/experiment"),
+        help="for runs and report (default: runs/experiment)",
+    )
+    parser.add_argument(
+        "--metrics", nargs="+", choices=METRICS, default=["bleu", "chrf"], help="default: bleu chrf"
+    )
+    parser.add_argument(
+        "--resamples",
+        metavar="N",
+        type=int,
+        default=1000,
+        help="of each test set, for the tests (default: 1000)",
+    )
+
+
+def seeds(text: str) -> list[int]:
+    try:
+        found = [int(each) for each in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of different seeds like 1,2,3")
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what is not done yet, report on what is; 1 if something failed."""
+    at_least("resamples", args.resamples, 1)
+    trials = plan(args.configs, args.seeds, args.output)
+    failed, status = dict[Trial, str](), 0
+    for trial in trials:
+        status = work(trial)
+        if status in STOPPED:
+            print("stopped; the same command goes on", file=sys.stderr)
+            status = max(status, 128 - status)
+            break
+        if status:
+            failed[trial] = f"{trial}: {trial.command[0]} failed with status {status}"
+    else:
+        status = 1 if failed else 0
+    done = [trial for trial in trials if not trial.command]
+    missing = [failed.get(trial, f"{trial}: not done") for trial in trials if trial.command]
+    report = {
+        "configs": [config.stem for config in args.configs],
+        "seeds": args.seeds,
+        "missing": missing,
+        "test_sets": {
+            name: {"sentences": size, "scores": [dataclasses.asdict(score) for score in scores]}
+            for name, size, scores in results(
+                sorted(done, key=lambda trial: args.configs.index(trial.config)),
+                args.metrics,
+                args.resamples,
+            )
+        },
+    }
+    print(*lines(report), sep="\n")
+    serialized = json.dumps(report, ensure_ascii=False, indent=1)
+    for name, content in (("report.json", f"{serialized}\n"), ("report.html", html_page(report))):
+        write("--output", args.output / name, content)
+        print(args.output / name)
+    return status
+
+
+def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Trial]:
+    """All trials; a configuration that has changed since its first one is an error."""
+    names = [config.stem for config in configs]
+    if len(set(names)) < len(names):
+        raise ConfigError(
+            f"CONFIG {' '.join(map(str, configs))}: two have the same name; rename one."
+        )
+    for config in configs:
+        if not config.is_file():
+            raise ConfigError(f"CONFIG {config} does not exist; expected a YAML file.")
+    for config in configs:
+        kept = output / config.stem / "config.yaml"
+        if kept.exists() and kept.read_bytes() != config.read_bytes():
+            raise ConfigError(
+                f"--output {output} has runs of {config} as it was in {kept}; choose another "
+                f"folder, or restore it."
+            )
+        try:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--output {output} cannot be written: {error.strerror}.") from None
+        write("--output", kept, config.read_bytes())
+    return [
+        Trial(config, seed, output / config.stem / f"seed-{seed}")
+        for seed in seeds
+        for config in configs
+    ]
+
+
+def work(trial: Trial) -> int:
+    """Do what is left of a trial; the status of the command that ended otherwise than with 0."""
+    while command := trial.command:
+        print(f"== {trial}: {command[0]}", file=sys.stderr, flush=True)
+        status = _child([sys.executable, "-m", "seq2seq", *command])
+        if status:
+            return status
+        trial.done(command[0]).touch()
+    return 0
+
+
+def _child(command: Sequence[str]) -> int:
+    """Its status. A training stops by itself when asked to, which takes it more than a moment.
+
+    The terminal sends Ctrl-C to both processes, but SIGTERM comes to this one alone.
+    """
+    child = subprocess.Popen(command)
+    actions = (lambda *_: None), (lambda number, _: child.send_signal(number))
+    handlers = [
+        (number, signal.signal(number, action))
+        for number, action in zip(SIGNALS, actions, strict=True)
+    ]
+    try:
+        return child.wait()
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+
+
+def results(
+    trials: Sequence[Trial], metrics: Sequence[str], resamples: int
+) -> Iterator[tuple[str, int, list[SeedScores]]]:
+    """For each test set: its name, how many sentences it has, all scores; the configuration of the
+    first trial is the baseline."""
+    by_set: dict[str, dict[Trial, dict[str, Any]]] = {}
+    for trial in trials:
+        for path in sorted((trial.run / "test").glob("*.json")):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            by_set.setdefault(path.stem, {})[trial] = found
+    for name, tested in by_set.items():
+        (first, shown), *others = tested.items()
+        for trial, other in others:
+            if any(other[key] != shown[key] for key in ("references", "tgt_lang")):
+                raise ConfigError(
+                    f"data.test: {name} is another test set for {trial} than for {first}; give "
+                    f"test sets that differ different names."
+                )
+        translations: dict[str, dict[int, list[str]]] = {}
+        for trial, each in tested.items():
+            translations.setdefault(trial.config.stem, {})[trial.seed] = each["translations"]
+        scores = score_seeds(
+            translations, shown["references"], shown["tgt_lang"], metrics, resamples=resamples
+        )
+        yield name, len(shown["references"]), scores
+
+
+def lines(report: dict[str, Any]) -> Iterator[str]:
+    """The report for the terminal."""
+    for name, found in report["test_sets"].items():
+        yield f"{name}, {found['sentences']:,} sentences"
+        for metric, group in groupby(found["scores"], key=lambda score: score["name"]):
+            baseline, *others = group
+            yield f"  {metric}  {baseline['signature']}"
+            yield f"    {_line(baseline)}  baseline"
+            for score in others:
+                change = score["mean"] - baseline["mean"]
+                yield f"    {_line(score)}  {change:+.2f}  p = {score['p_value']:.4f}"
+    for each in report["missing"]:
+        yield f"missing: {each}"
+
+
+def _line(score: dict[str, Any]) -> str:
+    deviation = "" if score["deviation"] is None else f" ± {score['deviation']:.2f}"
+    count = len(score["values"])
+    return f"{score['config']}  {score['mean']:.2f}{deviation} ({count} seed{'s'[: count > 1]})"

@@ -1,0 +1,84 @@
+"""Minimum Bayes risk with the utilities of evaluation, for the commands that choose by it."""
+
+import argparse
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from seq2seq.config import SearchConfig
+from seq2seq.decoding.mbr import Utility, rank
+from seq2seq.decoding.search import length_penalty
+from seq2seq.errors import ConfigError
+from seq2seq.model_folder import find_model, load_languages
+from seq2seq.translation import Translation
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare --mbr and what belongs to it."""
+    parser.add_argument(
+        "--mbr",
+        choices=("chrf", "bleu"),
+        help="of the --candidates, the translation that is most like all of them (minimum Bayes "
+        "risk); its score is the expected chrF or BLEU",
+    )
+    parser.add_argument(
+        "--candidates", type=int, metavar="N", help="that --mbr has a choice of (default: --beam)"
+    )
+
+
+def with_candidates(config: SearchConfig, args: argparse.Namespace) -> SearchConfig:
+    """Searching for all that --mbr has a choice of, if it is asked for."""
+    if args.mbr is None:
+        if args.candidates is not None:
+            raise ConfigError(f"--candidates {args.candidates} needs --mbr, which chooses.")
+        return config
+    candidates = config.beam if args.candidates is None else args.candidates
+    if config.n_best > candidates:
+        raise ConfigError(f"--n-best {config.n_best} is more than the {candidates} candidates.")
+    return replace(config, n_best=candidates)
+
+
+def chooser(
+    args: argparse.Namespace, config: SearchConfig
+) -> Callable[[list[Translation]], list[Translation]]:
+    """What is written, best first, of what a search `with_candidates` has found."""
+    if args.mbr is None:
+        return lambda found: found
+    utility = utility_for(args.mbr, args.model)
+    return lambda found: reranked(found, utility, config)[: args.n_best]
+
+
+def utility_for(name: str, model: str) -> Utility:
+    """In the target language of a model. Imported by name: translating without it needs no
+    sacreBLEU."""
+    _, target_lang = load_languages(find_model(model))
+    pairwise = importlib.import_module("seq2seq.evaluation.pairwise").PAIRWISE[name](target_lang)
+
+    def utility(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[float]]:
+        matrix: list[list[float]] = pairwise(hypotheses, references).tolist()
+        return matrix
+
+    return utility
+
+
+def reranked(
+    candidates: Sequence[Translation], utility: Utility, config: SearchConfig
+) -> list[Translation]:
+    """Best first, of those with the same text one; the score is the expected utility."""
+    choices = rank([each.text for each in candidates], utility, weights(candidates, config))
+    return [candidates[place]._replace(score=expected) for place, expected in choices]
+
+
+def weights(candidates: Sequence[Translation], config: SearchConfig) -> list[float] | None:
+    """In proportion to the probabilities of what a search has found (Kumar and Byrne 2004), None
+    where they are not known."""
+    log_probs = [
+        each.score * length_penalty(len(each.tokens) + 1, config)
+        for each in candidates
+        if each.tokens is not None
+    ]
+    best = max(log_probs, default=-math.inf)
+    if len(log_probs) < len(candidates) or not math.isfinite(best):
+        return None
+    return [math.exp(each - best) for each in log_probs]

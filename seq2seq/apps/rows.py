@@ -1,0 +1,178 @@
+"""Lines in, rows out: what commands read and write, as text or as JSON, one object a line.
+
+A format of the input is a function in READERS, one of the output a function in WRITERS. What is
+asked for besides a translation is one more field of the object, or one more column of the text.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from reprlib import repr as short_repr
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seq2seq.data.formats import json_object
+from seq2seq.data.lines import OPENERS
+from seq2seq.decoding.alignment import pharaoh
+from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.sentence import Sentence
+from seq2seq.translation import Translation
+
+if TYPE_CHECKING:
+    from seq2seq.second_look import TokenScores
+    from seq2seq.translator import Translator
+
+DIGITS = 6
+"""Of a number that is computed, after the point."""
+Fields = Mapping[str, Any]
+"""What a JSON object holds, numbers as they are."""
+
+
+class Line(NamedTuple):
+    """A line of the input."""
+
+    sentence: Sentence
+    fields: Fields
+    """What a JSON row hands on."""
+
+
+def read_text(line: str, where: str) -> Line:
+    """The line is the sentence."""
+    return Line(Sentence(line), {"text": line})
+
+
+def read_json(line: str, where: str) -> Line:
+    """An object with the sentence as its "text" or, as in a corpus, its "src", and perhaps the
+    "prefix" of the translation; `where` begins the errors."""
+    fields = json_object(line, where)
+    name = "text" if "text" in fields else "src"
+    if name not in fields:
+        names = ", ".join(fields) or "(none)"
+        raise CorpusError(f'{where} has no field "text" or "src"; its fields are {names}.')
+    for each in (name, "prefix"):
+        if not isinstance(fields.get(each, ""), str):
+            raise CorpusError(f'{where}: "{each}" is {short_repr(fields[each])}, not text.')
+    return Line(Sentence(fields[name], prefix=fields.get("prefix", "")), fields)
+
+
+class Asked(NamedTuple):
+    """What rows tell of a translation besides its text and its score."""
+
+    token_scores: bool = False
+    alignment: bool = False
+
+
+def tell(
+    translator: "Translator",
+    lines: Sequence[tuple[Line, Sequence[Translation]]],
+    asked: Asked,
+) -> list[list[dict[str, Any]]]:
+    """The fields of each translation of each line, a second look taken if need be."""
+    texts = [line.sentence.text for line, found in lines for _ in found]
+    flat = [each for _, found in lines for each in found]
+    rows: list[dict[str, Any]] = [
+        {"translation": each.text, "score": round(each.score, DIGITS)} for each in flat
+    ]
+    if asked.alignment:
+        for row, links in zip(rows, translator.align(texts, flat), strict=True):
+            row["alignment"] = pharaoh(links)
+    if asked.token_scores:
+        for row, scores in zip(rows, translator.score(texts, flat), strict=True):
+            row |= token_fields(scores)
+    rest = iter(rows)
+    return [list(islice(rest, len(found))) for _, found in lines]
+
+
+def token_fields(scores: "TokenScores") -> dict[str, Any]:
+    """Of each token."""
+    log_probs = [round(each, DIGITS) for each in scores.log_probs]
+    return {"tokens": scores.tokens, "token_scores": log_probs}
+
+
+def columns_of(fields: Fields) -> list[str]:
+    """What was asked for, as columns of text."""
+    columns = [fields["alignment"]] if "alignment" in fields else []
+    if "tokens" in fields:
+        columns += [" ".join(fields["tokens"]), " ".join(map(decimal, fields["token_scores"]))]
+    return columns
+
+
+def decimal(number: float) -> str:
+    """As text shows it."""
+    return f"{number:.4f}"
+
+
+def write_text(number: int, line: Line, told: Sequence[Fields], n_best: int) -> Iterator[str]:
+    """A translation and its columns; with several, the number of the line, from 0, and the score
+    before them."""
+    for each in told:
+        columns = [each["translation"], *columns_of(each)]
+        if n_best > 1:
+            columns = [str(number), decimal(each["score"]), *columns]
+        yield "\t".join(columns)
+
+
+def write_json(number: int, line: Line, told: Sequence[Fields], n_best: int) -> Iterator[str]:
+    """The fields of the line and those of its translation; several are a list of objects in
+    "translations"."""
+    found = list(map(json_fields, told))
+    yield json_row({**line.fields, **(found[0] if n_best == 1 else {"translations": found})})
+
+
+def json_fields(fields: Fields) -> dict[str, Any]:
+    """The same, with null for numbers that JSON does not have: infinity, and no number at all."""
+    return {name: _finite(value) for name, value in fields.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_finite, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_row(fields: Fields) -> str:
+    """One line."""
+    row = json.dumps(fields, ensure_ascii=False)
+    try:
+        row.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, handed on
+        return json.dumps(fields)
+    return row
+
+
+READERS: dict[str, Callable[[str, str], Line]] = {"text": read_text, "jsonl": read_json}
+WRITERS: dict[str, Callable[[int, Line, Sequence[Fields], int], Iterator[str]]] = {
+    "text": write_text,
+    "jsonl": write_json,
+}
+
+
+def format_of(path: str | Path | None) -> str:
+    """What the ending of a file's name tells; text without one, and without a file."""
+    name = Path(path or "")
+    if name.suffix in OPENERS:
+        name = name.with_suffix("")
+    return "jsonl" if name.suffix.lower() == ".jsonl" else "text"
+
+
+def write_rows(rows: Iterator[str], output: Path | None) -> None:
+    """To standard output, or to a file that appears when it is complete."""
+    if output is None:
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        for row in rows:
+            print(row)
+        sys.stdout.flush()
+        return
+    unfinished = output.with_name(f".{output.name}.unfinished")
+    try:
+        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{row}\n" for row in rows)
+        unfinished.replace(output)
+    except OSError as error:
+        raise ConfigError(f"--output {output} cannot be written: {error}.") from None
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()

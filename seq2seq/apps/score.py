@@ -1,0 +1,110 @@
+"""Score given translations with a model: how likely does it find them?
+
+SRC and TGT hold one sentence a line, UTF-8, plain, .gz or .zst; line n of one translates line n of
+the other. Each pair gives a line with the natural logarithm of the translation's probability, its
+end counted. With --alpha it is divided by a length penalty, as in the scores of `translate`. With
+--token-scores two columns follow: the subwords of the translation, end token last, and their
+log-probabilities. A character that the model cannot write makes it -inf.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seq2seq.allocator import keep_freed_memory
+from seq2seq.apps.rows import (
+    DIGITS,
+    WRITERS,
+    columns_of,
+    decimal,
+    format_of,
+    json_fields,
+    json_row,
+    token_fields,
+    write_rows,
+)
+from seq2seq.config import SearchConfig, at_least
+from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.decoding.search import length_penalty
+
+if TYPE_CHECKING:
+    from seq2seq.translator import Translator
+
+BLOCK = 4096
+"""Pairs that are in memory, and sorted by length, at a time."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.add_argument("model", metavar="MODEL", help="a model folder or a run folder")
+    parser.add_argument("src", metavar="SRC", help="sentences")
+    parser.add_argument("tgt", metavar="TGT", help="their translations")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="default: stdout")
+    parser.add_argument(
+        "--output-format",
+        choices=WRITERS,
+        help="default: jsonl for a file that ends in .jsonl, or else text",
+    )
+    parser.add_argument(
+        "--token-scores", action="store_true", help="log-probabilities of the subwords, too"
+    )
+    parser.add_argument(
+        "--length-penalty",
+        choices=("length", "gnmt"),
+        default="length",
+        help="what a score is divided by (default: length)",
+    )
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        default=0.0,
+        help="exponent of the length penalty (default: 0, no penalty)",
+    )
+    parser.add_argument(
+        "--batch-tokens",
+        type=int,
+        default=4096,
+        help="tokens of a batch, on its longer side (default: 4096)",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read and write a block at a time."""
+    keep_freed_memory()
+    # torch is imported only after the arguments are known to be right.
+    from tqdm import tqdm
+
+    from seq2seq.translator import Translator
+
+    at_least("batch-tokens", args.batch_tokens, 1)
+    config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
+    pairs = stream_pairs(CorpusFiles(src=args.src, tgt=args.tgt))
+    translator = Translator.load(
+        args.model, config, device=args.device, batch_tokens=args.batch_tokens
+    )
+    with tqdm(pairs, unit="line", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+        as_json = (args.output_format or format_of(args.output)) == "jsonl"
+        write_rows(rows(translator, iter(bar), args.token_scores, as_json), args.output)
+
+
+def rows(
+    translator: "Translator", pairs: Iterator[Pair], token_scores: bool, as_json: bool
+) -> Iterator[str]:
+    """A row for each pair."""
+    first = 1
+    while block := list(islice(pairs, BLOCK)):
+        src, tgt = ([pair[side] for pair in block] for side in (0, 1))
+        for pair, scores in zip(block, translator.score(src, tgt, first), strict=True):
+            penalty = length_penalty(len(scores.tokens), translator.config)
+            fields = {"score": round(scores.total / penalty, DIGITS)}
+            if token_scores:
+                fields |= token_fields(scores)
+            if as_json:
+                yield json_row({**pair._asdict(), **json_fields(fields)})
+            else:
+                yield "\t".join([decimal(fields["score"]), *columns_of(fields)])
+        first += len(block)

@@ -1,0 +1,141 @@
+"""Finished lines go out: to standard output, or to a file that gets its name when it is whole.
+
+Until then they stand in .NAME.unfinished beside it, with .NAME.settings, which says what they were
+made with. Nothing is held back in this process: its sudden end loses nothing that was written.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seq2seq.errors import ConfigError
+
+Settings = Mapping[str, str]
+
+
+class Output:
+    """Takes the rows of one line of input after the other."""
+
+    def __init__(self, raw: Any, name: str) -> None:
+        """`raw` has no buffer: what it took is out of our hands."""
+        self.raw, self.name = raw, name
+        self.done = 0
+        """Lines of input whose rows are written."""
+
+    def write(self, rows: Iterable[str]) -> None:
+        data = memoryview("".join(f"{row}\n" for row in rows).encode())
+        try:
+            while data:
+                data = data[self.raw.write(data) :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise ConfigError(f"{self.name} cannot be written: {error.strerror}.") from None
+        self.done += 1
+
+    @property
+    def state(self) -> str:
+        """What a message at an early end says: how far it is, how to go on."""
+        return f"Lines written: {self.done}."
+
+
+class UnfinishedFile(Output):
+    """The file that grows under another name."""
+
+    def __init__(self, raw: Any, path: Path, done: int) -> None:
+        super().__init__(raw, f"--output {path}")
+        self.unfinished, self.done = _beside(path, "unfinished"), done
+
+    @property
+    def state(self) -> str:
+        where = f"Lines finished: {self.done}, in {self.unfinished};"
+        return f"{where} the same command with --resume goes on after them."
+
+
+@contextmanager
+def open_output(
+    path: Path | None, settings: Settings, *, resume: bool = False, numbered: bool = False
+) -> Iterator[Output]:
+    """Where lines go; a file gets its name when the block ends without an error.
+
+    With `resume` the unfinished file is gone on with, if there is one: `done` says how many lines
+    of input it holds. Rows that are `numbered` begin with the index of their line and a tab.
+    """
+    if path is None:
+        buffer = sys.stdout.buffer
+        yield Output(getattr(buffer, "raw", buffer), "standard output")
+        return
+    name = f"--output {path}"
+    if path.exists() and not path.is_file():
+        with _told(name):
+            device = path.open("wb", buffering=0)
+        with device:
+            yield Output(device, name)
+        return
+    path = path.resolve()
+    unfinished, made_with = _beside(path, "unfinished"), _beside(path, "settings")
+    with _told(name):
+        done = size = 0
+        if resume and unfinished.exists():
+            _check_settings(made_with, settings)
+            with unfinished.open("rb") as lines:
+                done, size = finished(lines, numbered=numbered)
+        else:
+            made_with.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        raw = unfinished.open("ab", buffering=0)
+    with raw:
+        with _told(name):
+            raw.truncate(size)
+        yield UnfinishedFile(raw, path, done)
+    with _told(name):
+        unfinished.replace(path)
+        made_with.unlink()
+
+
+def finished(rows: Iterable[bytes], *, numbered: bool) -> tuple[int, int]:
+    """How many lines of input are whole in these rows, and the number of bytes that they take.
+
+    Of numbered rows the last line counts only when another one has begun: it may lack some.
+    """
+    done = size = end = 0
+    last: bytes | None = None
+    for row in rows:
+        if not row.endswith(b"\n"):
+            break
+        number = row.split(b"\t", 1)[0]
+        if not numbered:
+            done, size = done + 1, end + len(row)
+        elif number != last:
+            done, size, last = int(number), end, number
+        end += len(row)
+    return done, size
+
+
+def _check_settings(made_with: Path, settings: Settings) -> None:
+    """That the unfinished file was begun with the same ones."""
+    try:
+        earlier = json.loads(made_with.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"--resume: {made_with} is gone; begin again without --resume.") from None
+    names = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
+    if names:
+        told = (f"{name} {earlier.get(name)}, not {settings.get(name)}" for name in names)
+        raise ConfigError(
+            f"--resume: the unfinished file was begun with {', '.join(told)}; "
+            f"use the same again, or begin again without --resume."
+        )
+
+
+def _beside(path: Path, what: str) -> Path:
+    return path.with_name(f".{path.name}.{what}")
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be written: {error.strerror}.") from None

@@ -1,0 +1,35 @@
+"""Which words translate each other, read from where the decoder looked."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+LAYER = -2
+"""The last but one, whose cross-attention aligns words best (Garg et al. 2019; docs/scores.md has
+what was seen here)."""
+
+Links = list[tuple[int, int]]
+"""(source word, target word), from 0, ascending."""
+
+
+def align(weights: Tensor, src_words: Sequence[int], tgt_words: Sequence[int]) -> Links:
+    """weights (L, H, T, S), and the word of each of the S and T subwords, -1 for those of none,
+    such as the end tokens -> a link for each target word, none if the source has no words.
+
+    In the mean of a layer's heads, a target word goes with the source word that any subword of the
+    one looks at most in any subword of the other.
+    """
+    looks = weights[max(LAYER, -len(weights))].mean(dim=0)  # (T, S)
+    looks = looks.masked_fill(torch.tensor(src_words, device=looks.device) < 0, -1.0)
+    strongest, places = looks.max(dim=1)  # (T,)
+    found: dict[int, tuple[float, int]] = {}
+    for weight, place, word in zip(strongest.tolist(), places.tolist(), tgt_words, strict=True):
+        if word >= 0 and src_words[place] >= 0 and weight > found.get(word, (-1.0, 0))[0]:
+            found[word] = weight, src_words[place]
+    return sorted((src_word, word) for word, (_, src_word) in found.items())
+
+
+def pharaoh(links: Links) -> str:
+    """As aligners write them: 0-0 2-1."""
+    return " ".join(f"{src}-{tgt}" for src, tgt in links)

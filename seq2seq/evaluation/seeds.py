@@ -1,0 +1,75 @@
+"""Configurations that were trained with several seeds: mean, standard deviation, differences.
+
+Two things make a score vary, and each has its number. The standard deviation over seeds says what
+another training of the same configuration would change. The p-value says what other sentences
+would change: all translations of a sentence, from all seeds, are drawn together (`compare_seeds`),
+so that it is about the configurations and not about two of their models (Clark et al. 2011).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+
+from seq2seq.evaluation.metrics import evaluate
+from seq2seq.evaluation.significance import compare_seeds
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """One metric of a configuration on a test set."""
+
+    config: str
+    name: str
+    mean: float
+    deviation: float | None
+    """Standard deviation over seeds, with n - 1; None of a single seed."""
+    values: dict[int, float]
+    """Seed -> its score."""
+    p_value: float | None
+    """Of the difference from the first configuration; None for that itself."""
+    signature: str
+    """Of each seed's score."""
+    test_signature: str
+    """Of the p-value."""
+
+
+def score_seeds(
+    configs: Mapping[str, Mapping[int, Sequence[str]]],
+    references: Sequence[str],
+    target_lang: str = "",
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    *,
+    resamples: int = 1000,
+) -> list[SeedScores]:
+    """configs: name -> seed -> translations; for each metric, each configuration's scores."""
+    tested = compare_seeds(
+        {name: list(seeds.values()) for name, seeds in configs.items()},
+        [references],
+        target_lang,
+        metrics,
+        resamples=resamples,
+    )
+    single = {
+        name: {
+            seed: evaluate(translations, [references], target_lang, metrics)
+            for seed, translations in seeds.items()
+        }
+        for name, seeds in configs.items()
+    }
+    found = []
+    for place, test in enumerate(tested):
+        scores = {seed: each[place // len(configs)] for seed, each in single[test.system].items()}
+        values = {seed: score.value for seed, score in scores.items()}
+        found.append(
+            SeedScores(
+                config=test.system,
+                name=test.name,
+                mean=mean(values.values()),
+                deviation=stdev(values.values()) if len(values) > 1 else None,
+                values=values,
+                p_value=test.p_value,
+                signature=next(iter(scores.values())).signature,
+                test_signature=test.signature,
+            )
+        )
+    return found

@@ -1,0 +1,188 @@
+"""How sure a score is, and a difference: sacreBLEU's bootstrap and paired tests.
+
+The interval comes from scores of resampled test sets (Koehn 2004). A test asks how often a
+difference as large as the observed one comes up by chance: in resampled sets (bootstrap), or when
+the systems swap their translations of random sentences (approximate randomization, Riezler and
+Maxwell 2005). The random numbers are sacreBLEU's: seed 12345, which stands in every signature,
+unless the environment variable SACREBLEU_SEED says otherwise.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sacrebleu.significance import PairedTest
+
+from seq2seq.config import at_least, one_of
+from seq2seq.errors import ConfigError
+from seq2seq.evaluation.metrics import check_lines, evaluate, new_metrics
+
+PAIRED = {"bootstrap": "bs", "randomization": "ar"}
+"""Tests, and sacreBLEU's names for them."""
+TRIALS = 10
+"""Swaps of approximate randomization for each resample of the interval, as in sacreBLEU."""
+MOST_LINES = 30_000_000
+"""In all resamples together: sacreBLEU holds them in about 72 bytes each."""
+
+
+@dataclass(frozen=True)
+class SystemScore:
+    """A system's score, its interval, and how likely its difference from the first is chance."""
+
+    system: str
+    name: str
+    value: float
+    """From 0 to 100; TER counts errors, so lower is better, and it may exceed 100."""
+    mean: float | None
+    """Of the resampled scores; None without resamples."""
+    interval: float | None
+    """Half of the width of the 95 % interval around the mean."""
+    p_value: float | None
+    """None for the first system, the baseline."""
+    signature: str
+
+
+def compare(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    target_lang: str = "",
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    *,
+    lowercase: bool = False,
+    paired: str = "bootstrap",
+    resamples: int = 1000,
+) -> list[SystemScore]:
+    """For each metric, each system's score; the first system is the baseline of the others.
+
+    0 resamples: scores alone, without intervals and tests.
+    """
+    one_of("paired", paired, PAIRED)
+    at_least("resamples", resamples, 0)
+    for hypotheses in systems.values():
+        check_lines(hypotheses, references)
+    if not resamples:
+        return _scores_alone(systems, references, target_lang, metrics, lowercase)
+    _refuse_too_many(resamples, len(references[0]))
+    return _tested(
+        list(systems.items()),
+        references,
+        new_metrics(metrics, target_lang, lowercase),
+        paired,
+        resamples,
+    )
+
+
+def compare_seeds(
+    systems: Mapping[str, Sequence[Sequence[str]]],
+    references: Sequence[Sequence[str]],
+    target_lang: str = "",
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    *,
+    resamples: int = 1000,
+) -> list[SystemScore]:
+    """As `compare`, for systems that were trained several times: each is a list of translations of
+    the whole test set, one for each seed.
+
+    The value is the score of all of a system's translations together. A sentence is drawn with all
+    of its translations (Clark et al. 2011): drawing them one by one would take k translations of a
+    sentence for k sentences, and find differences where there are none.
+    """
+    for translations in systems.values():
+        for hypotheses in translations:
+            check_lines(hypotheses, references)
+    _refuse_too_many(resamples, len(references[0]))
+    pooled = {name: Pooled(each) for name, each in new_metrics(metrics, target_lang).items()}
+    by_sentence = [(name, list(zip(*each, strict=True))) for name, each in systems.items()]
+    return _tested(by_sentence, references, pooled, "bootstrap", resamples)
+
+
+class Pooled:
+    """A sacreBLEU metric whose segments are all translations of a sentence.
+
+    Their counts are added up before anything is drawn; the rest is the metric's own.
+    """
+
+    def __init__(self, metric: Any) -> None:
+        self.metric = metric
+
+    def _extract_corpus_statistics(
+        self, segments: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
+    ) -> Any:
+        systems = zip(*segments, strict=True)
+        counts = [self.metric._extract_corpus_statistics(each, references) for each in systems]
+        return np.sum(counts, axis=0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.metric, name)
+
+
+def how_tested(paired: str, resamples: int) -> str:
+    """For readers."""
+    if paired == "bootstrap":
+        return f"paired bootstrap, {resamples:,} resamples"
+    return f"approximate randomization, {TRIALS * resamples:,} trials"
+
+
+def _tested(
+    systems: Sequence[tuple[str, Sequence[Any]]],
+    references: Sequence[Sequence[str]],
+    metrics: Mapping[str, Any],
+    paired: str,
+    resamples: int,
+) -> list[SystemScore]:
+    randomized = paired == "randomization" and len(systems) > 1
+    paired_test: Any = PairedTest
+    signatures, found = paired_test(
+        systems,
+        metrics,
+        references,
+        test_type=PAIRED["randomization" if randomized else "bootstrap"],
+        n_samples=TRIALS * resamples if randomized else resamples,
+        n_ar_confidence=resamples if randomized else -1,
+    )()
+    return [
+        SystemScore(
+            system,
+            name,
+            float(result.score),
+            float(result.mean),
+            float(result.ci),
+            _p_value(result, found[name][0]),
+            signature.format(),
+        )
+        for name, signature in signatures.items()
+        for (system, _), result in zip(systems, found[name], strict=True)
+    ]
+
+
+def _p_value(result: Any, baseline: Any) -> float | None:
+    """A difference of nothing at all is always reached, but sacreBLEU counts what exceeds it."""
+    if result.p_value is None:
+        return None
+    return 1.0 if result.score == baseline.score else float(result.p_value)
+
+
+def _scores_alone(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    target_lang: str,
+    metrics: Sequence[str],
+    lowercase: bool,
+) -> list[SystemScore]:
+    by_system = [
+        [
+            SystemScore(system, score.name, score.value, None, None, None, score.signature)
+            for score in evaluate(each, references, target_lang, metrics, lowercase=lowercase)
+        ]
+        for system, each in systems.items()
+    ]
+    return [score for by_metric in zip(*by_system, strict=True) for score in by_metric]
+
+
+def _refuse_too_many(resamples: int, lines: int) -> None:
+    if resamples * lines > MOST_LINES:
+        raise ConfigError(
+            f"resamples={resamples} of {lines:,} lines need {resamples * lines * 72 / 1e9:.0f} GB "
+            f"of memory; use at most {MOST_LINES // lines}, or 0 for scores without intervals."
+        )

@@ -1,0 +1,174 @@
+"""Lines stream through a search: sorted within windows, in batches, and out in their order.
+
+Batches are searched in threads of their own; meanwhile the caller's thread reads and encodes what
+comes next, decodes and writes what is finished. Memory does not grow with the number of lines.
+"""
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import torch
+
+from seq2seq.data.batch import batches
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.errors import SentenceError
+from seq2seq.memory import attempt
+
+BatchSearch = Callable[[Sequence[Request]], list[list[Hypothesis]]]
+
+WINDOW_BATCHES = 16
+"""A window has the source tokens of so many full batches. On Multi30k, sorting within 16 batches
+leaves 6 % padding, within 8 of them 11 %; but the lines of a window are finished late, all about
+the same time."""
+
+
+@dataclass(eq=False)
+class Line:
+    """A line on its way: its pieces, usually one, none if it is blank."""
+
+    number: int
+    """As errors name it."""
+    pieces: Sequence[Request]
+    found: dict[int, list[Hypothesis]] = field(default_factory=dict)
+    """By the place of the piece."""
+
+    @property
+    def finished(self) -> bool:
+        return len(self.found) == len(self.pieces)
+
+
+class Piece(NamedTuple):
+    """Where a request comes from and its answer goes to."""
+
+    line: Line
+    place: int
+
+    @property
+    def request(self) -> Request:
+        return self.line.pieces[self.place]
+
+    @property
+    def length(self) -> int:
+        """Source tokens, the end token counted."""
+        return len(self.request.src) + 1
+
+
+class Pipeline:
+    """Searches lines, `parallel` batches of up to `batch_tokens` padded source tokens at once.
+
+    A batch that runs out of memory is halved, and later ones are made smaller.
+    """
+
+    def __init__(self, search: BatchSearch, *, parallel: int, batch_tokens: int) -> None:
+        self.search, self.parallel, self.batch_tokens = search, parallel, batch_tokens
+
+    def run(self, lines: Iterable[Line]) -> Generator[Line, None, None]:
+        """The same lines in the same order, finished.
+
+        If `lines` ends with an error, that error comes after all that came before it.
+        """
+        waiting: deque[Line] = deque()
+        running: deque[Future[None]] = deque()
+        errors: list[Exception] = []
+        search = _with_autocast_of_caller(self.search)
+        pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="search")
+        try:
+            for window in windows(_until_error(lines, errors), WINDOW_BATCHES * self.batch_tokens):
+                waiting.extend(window)
+                pieces = [
+                    Piece(each, place) for each in window for place in range(len(each.pieces))
+                ]
+                lengths = [piece.length for piece in pieces]
+                for indices in batches(lengths, self.batch_tokens):
+                    batch = [pieces[index] for index in indices]
+                    if len(running) == 2 * self.parallel:  # one searched, one next in line
+                        running.popleft().result()
+                    running.append(pool.submit(self._answer, batch, search))
+                    yield from _taken_finished(waiting)
+            while running:
+                running.popleft().result()
+                yield from _taken_finished(waiting)
+            yield from _taken_finished(waiting)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        for error in errors:
+            raise error
+
+    def _answer(self, batch: list[Piece], search: BatchSearch) -> None:
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            if padded_tokens(part) <= self.batch_tokens or len(part) == 1:
+                found = attempt(partial(search, [piece.request for piece in part]))
+                if found is not None:
+                    for piece, hypotheses in zip(part, found, strict=True):
+                        piece.line.found[piece.place] = hypotheses
+                    continue
+                self._shrink(part)
+            middle = (len(part) + 1) // 2
+            parts += [part[middle:], part[:middle]]
+
+    def _shrink(self, part: Sequence[Piece]) -> None:
+        tokens = padded_tokens(part)
+        if len(part) == 1:
+            raise SentenceError(
+                f"sentence {part[0].line.number}: {tokens} subwords alone do not fit into memory; "
+                f"use a smaller beam, or a smaller max_length so that the sentence is split."
+            )
+        self.batch_tokens = min(self.batch_tokens, tokens // 2)
+        warnings.warn(
+            f"out of memory with {tokens} source tokens in a batch; going on with "
+            f"{self.batch_tokens}, translations stay the same.",
+            stacklevel=2,
+        )
+
+
+def padded_tokens(part: Sequence[Piece]) -> int:
+    """Source tokens of a batch."""
+    return len(part) * max(piece.length for piece in part)
+
+
+def windows(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Lists of following lines of about `size` source tokens; a blank line counts as one."""
+    window: list[Line] = []
+    tokens = 0
+    for line in lines:
+        window.append(line)
+        tokens += 1 + sum(len(piece.src) for piece in line.pieces)
+        if tokens >= size:
+            yield window
+            window, tokens = [], 0
+    yield window
+
+
+def _until_error(lines: Iterable[Line], errors: list[Exception]) -> Iterator[Line]:
+    try:
+        yield from lines
+    except Exception as error:
+        errors.append(error)
+
+
+def _taken_finished(waiting: deque[Line]) -> Iterator[Line]:
+    while waiting and waiting[0].finished:
+        yield waiting.popleft()
+
+
+def _with_autocast_of_caller(search: BatchSearch) -> BatchSearch:
+    """Autocast is each thread's own: the caller's goes along into those that search."""
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    precisions = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds]
+
+    def searching(batch: Sequence[Request]) -> list[list[Hypothesis]]:
+        with ExitStack() as stack:
+            for kind, dtype in precisions:
+                stack.enter_context(torch.autocast(kind, dtype))
+            return search(batch)
+
+    return searching

@@ -1,0 +1,144 @@
+"""What a model thinks of finished translations.
+
+It is asked when somebody wants to know, by one forced pass over sentence and translation, so that
+no search has to keep it. Translations are texts, or what a search has found: then it is the very
+subwords of the search that are looked at.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from seq2seq.config import EOS_ID
+from seq2seq.data.batch import batches
+from seq2seq.decoding.alignment import Links, align
+from seq2seq.engine import Engine, check_lengths
+from seq2seq.errors import ConfigError
+from seq2seq.text.subwords import Subwords
+from seq2seq.translation import BLANK, Translation
+
+Ids = Sequence[int]
+
+
+class TokenScores(NamedTuple):
+    """How likely the model finds a translation, subword by subword."""
+
+    tokens: list[str]
+    """T subwords, the end token last."""
+    log_probs: list[float]
+    """Natural logarithms of their probabilities, given the sentence and the tokens before."""
+
+    @property
+    def total(self) -> float:
+        """Log-probability of the whole."""
+        return math.fsum(self.log_probs)
+
+
+class AttentionMap(NamedTuple):
+    """Where the decoder looked while it said a translation."""
+
+    translation: str
+    src: list[str]
+    """S subwords, the end token last."""
+    tgt: list[str]
+    """T subwords, the end token last."""
+    weights: Tensor
+    """(L, H, T, S) in fp32, of each layer and head: when it chose tgt[t], how much it looked at
+    src[s]; sums to 1 over s."""
+
+
+@runtime_checkable
+class LookingEngine(Engine, Protocol):
+    """An engine that can be asked; see `NativeEngine`."""
+
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]: ...
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]: ...
+
+
+class SecondLook:
+    """Asks an engine about sentences and their translations, line by line, blank ones too."""
+
+    def __init__(
+        self, engine: Engine, src_subwords: Subwords, tgt_subwords: Subwords, batch_tokens: int
+    ) -> None:
+        if not isinstance(engine, LookingEngine):
+            raise ConfigError(
+                f"{type(engine).__name__} does not tell how likely a token is, nor where the model "
+                f"looks: token scores, alignments and attention are the native engine's."
+            )
+        self.engine, self.batch_tokens = engine, batch_tokens
+        self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
+
+    def score(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
+    ) -> list[TokenScores]:
+        """`first` is the number of the first line in errors. A BLANK translation has no tokens."""
+        src, tgt = self._src(sentences, first), self._tgt(translations, first)
+        found: dict[int, TokenScores] = {}
+        for index, log_probs in self._looks(self.engine.log_probs, src, tgt):
+            tokens = self.tgt_subwords.pieces([*tgt[index], EOS_ID])
+            found[index] = TokenScores(tokens, log_probs.tolist())
+        nothing = TokenScores([], [])
+        return [
+            nothing if said == BLANK else found[index] for index, said in enumerate(translations)
+        ]
+
+    def align(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation]
+    ) -> list[Links]:
+        """Words are what stands between spaces, in the texts as given."""
+        src, tgt = self._src(sentences), self._tgt(translations)
+        found: dict[int, Links] = {}
+        for index, weights in self._looks(self.engine.cross_attention, src, tgt):
+            said = translations[index]
+            src_words = self.src_subwords.written_words(sentences[index])
+            tgt_words = (
+                self.tgt_subwords.written_words(said)
+                if isinstance(said, str)
+                else self.tgt_subwords.words(tgt[index])
+            )
+            found[index] = align(weights, [*src_words, -1], [*tgt_words, -1])
+        return [found[index] for index in range(len(src))]
+
+    def attention(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation]
+    ) -> list[AttentionMap]:
+        """Where the model looks while it says these translations."""
+        src, tgt = self._src(sentences), self._tgt(translations)
+        found: dict[int, AttentionMap] = {}
+        for index, weights in self._looks(self.engine.cross_attention, src, tgt):
+            found[index] = AttentionMap(
+                self.tgt_subwords.decode(tgt[index]),
+                self.src_subwords.pieces([*src[index], EOS_ID]),
+                self.tgt_subwords.pieces([*tgt[index], EOS_ID]),
+                weights,
+            )
+        return [found[index] for index in range(len(src))]
+
+    def _src(self, sentences: Sequence[str], first: int = 1) -> list[list[int]]:
+        ids = self.src_subwords.encode_all(sentences)
+        check_lengths(self.engine, ids, "sentence", first)
+        return ids
+
+    def _tgt(self, translations: Sequence[str | Translation], first: int = 1) -> list[Ids]:
+        texts = [each if isinstance(each, str) else each.text for each in translations]
+        ids: list[Ids] = [*self.tgt_subwords.encode_all(texts)]
+        for index, each in enumerate(translations):
+            if isinstance(each, Translation) and each.tokens is not None:
+                ids[index] = each.tokens
+        check_lengths(self.engine, ids, "translation", first)
+        return ids
+
+    def _looks(
+        self,
+        look: Callable[[Sequence[Ids], Sequence[Ids]], list[Tensor]],
+        src: Sequence[Ids],
+        tgt: Sequence[Ids],
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The index of each pair and what was seen, as soon as it is: attention maps are large."""
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(src, tgt, strict=True)]
+        for batch in batches(lengths, self.batch_tokens):
+            seen = look([src[i] for i in batch], [tgt[i] for i in batch])
+            yield from zip(batch, seen, strict=True)

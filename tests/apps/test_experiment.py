@@ -1,0 +1,202 @@
+"""What is run, what is not run again, and what becomes of the results."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+
+from seq2seq.apps import experiment
+from seq2seq.cli import main
+from seq2seq.evaluation.metrics import bleu
+
+REFERENCES = [f"line {n} of the test set" for n in range(12)]
+
+
+class FakeCommands:
+    """Instead of fit and test: a checkpoint, and translations that get better with the seed."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.statuses: dict[str, int] = {}
+        """Of the commands that do not succeed."""
+
+    def __call__(self, command: list[str]) -> int:
+        verb = command[3]
+        given = dict(zip(command[4::2], command[5::2], strict=True))
+        run = Path(given.get("--run") or Path(given["--config"]).parent)
+        name = f"{verb} {run.parent.name} {run.name[5:]}"
+        self.seen.append(name + " again" * ("--ckpt_path" in given))
+        status = self.statuses.get(name, 0)
+        if verb == "fit":
+            assert given["--seed_everything"] == run.name[5:]
+            (run / "checkpoints").mkdir(parents=True, exist_ok=True)
+            (run / "checkpoints/step=4.ckpt").touch()
+        elif status == 0:
+            self.test(run)
+        return status
+
+    def test(self, run: Path) -> None:
+        right = int(run.name[5:]) + 4 * (run.parent.name == "good")
+        lines = [*REFERENCES[:right], *(["wrong line of it"] * (len(REFERENCES) - right))]
+        (run / "test").mkdir()
+        found = {"tgt_lang": "de", "references": REFERENCES, "translations": lines}
+        (run / "test/set.json").write_text(json.dumps(found))
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
+    """Two configurations in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("base", "good"):
+        Path(f"{name}.yaml").write_text(f"# {name}\n")
+    fake = FakeCommands()
+    monkeypatch.setattr(experiment, "_child", fake)
+    return fake
+
+
+def call(*more: str) -> int:
+    return main(["experiment", "base.yaml", "good.yaml", "--resamples", "50", *more])
+
+
+def report() -> dict[str, object]:
+    return dict(json.loads(Path("runs/experiment/report.json").read_text()))
+
+
+def test_each_configuration_is_trained_and_tested_with_each_seed(commands: FakeCommands) -> None:
+    assert call("--seeds", "2,3") == 0
+    assert commands.seen == [
+        f"{verb} {config} {seed}"
+        for seed in (2, 3)
+        for config in ("base", "good")
+        for verb in ("fit", "test")
+    ]
+    assert report()["configs"] == ["base", "good"]
+    assert report()["missing"] == []
+
+
+def test_the_report_has_mean_deviation_seeds_and_test(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--seeds", "1,2,4") == 0
+    found = report()["test_sets"]
+    assert isinstance(found, dict)
+    base, good = found["set"]["scores"][:2]
+    expected = {}
+    for seed in (1, 2, 4):
+        tested = json.loads(Path(f"runs/experiment/base/seed-{seed}/test/set.json").read_text())
+        expected[str(seed)] = bleu(tested["translations"], [REFERENCES], "de").value
+    assert base["values"] == expected
+    assert base["mean"] == pytest.approx(mean(expected.values()))
+    assert base["deviation"] == pytest.approx(stdev(expected.values()))
+    assert base["p_value"] is None
+    assert good["p_value"] < 0.05
+    assert "|bs:50|seed:12345|" in good["test_signature"]
+    assert "|bs:" not in good["signature"]
+    shown = capsys.readouterr().out
+    assert f"base  {base['mean']:.2f} ± {base['deviation']:.2f} (3 seeds)  baseline" in shown
+    assert f"{good['mean'] - base['mean']:+.2f}  p = {good['p_value']:.4f}" in shown
+    page = Path("runs/experiment/report.html").read_text(encoding="utf-8")
+    text = "".join(ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>")).itertext())
+    assert f"{base['mean']:.2f} ± {base['deviation']:.2f}" in text
+    assert "good against base" in text
+
+
+def test_what_is_complete_is_not_done_again_and_seeds_may_be_added(commands: FakeCommands) -> None:
+    assert call("--seeds", "1") == 0
+    before = len(commands.seen)
+    assert call("--seeds", "1") == 0
+    assert len(commands.seen) == before
+    assert call("--seeds", "1,2") == 0
+    assert commands.seen[before:] == ["fit base 2", "test base 2", "fit good 2", "test good 2"]
+
+
+def test_a_failure_leaves_the_others_alone_and_is_tried_again(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.statuses = {"fit base 1": -9, "test good 2": 2}
+    assert call("--seeds", "1,2") == 1
+    failures = [
+        "base, seed 1: fit failed with status -9",
+        "good, seed 2: test failed with status 2",
+    ]
+    assert report()["missing"] == failures
+    assert all(f"missing: {each}" in capsys.readouterr().out for each in failures[:1])
+    scores = report()["test_sets"]["set"]["scores"]  # type: ignore[index]
+    assert [(score["config"], list(score["values"])) for score in scores[:2]] == [
+        ("base", ["2"]),
+        ("good", ["1"]),
+    ]
+    assert scores[0]["deviation"] is None
+    commands.seen.clear()
+    commands.statuses.clear()
+    assert call("--seeds", "1,2") == 0
+    assert commands.seen == ["fit base 1 again", "test base 1", "test good 2"]
+
+
+@pytest.mark.parametrize("status", [130, 143, -2, -15])
+def test_a_stop_stops_everything_and_the_same_command_goes_on(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    commands.statuses = {"fit good 1": status}
+    assert call("--seeds", "1,2") == (status if status > 0 else 128 - status)
+    assert commands.seen == ["fit base 1", "test base 1", "fit good 1"]
+    assert "the same command goes on" in capsys.readouterr().err
+    assert report()["missing"] == [
+        f"{each}: not done" for each in ("good, seed 1", "base, seed 2", "good, seed 2")
+    ]
+    commands.statuses.clear()
+    assert call("--seeds", "1,2") == 0
+    assert commands.seen[3:5] == ["fit good 1 again", "test good 1"]
+
+
+def test_a_changed_configuration_is_refused(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--seeds", "1") == 0
+    Path("good.yaml").write_text("# better\n")
+    assert call("--seeds", "1,2") == 2
+    assert "runs of good.yaml as it was in runs/experiment/good/config.yaml" in (
+        capsys.readouterr().err
+    )
+    assert call("--seeds", "1", "--output", "other") == 0
+
+
+def test_test_sets_of_one_name_must_be_the_same(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--seeds", "1") == 0
+    path = Path("runs/experiment/good/seed-1/test/set.json")
+    path.write_text(path.read_text().replace("line 3 of", "line 4 of"))
+    assert call("--seeds", "1") == 2
+    error = capsys.readouterr().err
+    assert "data.test: set is another test set for good, seed 1 than for base, seed 1" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["base.yaml", "--seeds", "1,one"], "'1,one' is no list of different seeds"),
+        (["base.yaml", "--seeds", "1,1"], "'1,1' is no list of different seeds"),
+        (["none.yaml"], "CONFIG none.yaml does not exist"),
+        (["base.yaml", "x/base.yaml"], "CONFIG base.yaml x/base.yaml: two have the same name"),
+        (["base.yaml", "--output", "good.yaml"], "--output good.yaml cannot be written"),
+        (["base.yaml", "--resamples", "0"], "resamples=0"),
+    ],
+)
+def test_mistakes_are_one_line_and_nothing_runs(
+    commands: FakeCommands,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    expected: str,
+) -> None:
+    try:
+        status: object = main(["experiment", *arguments])
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert error.count("\n") == 1
+    assert commands.seen == []

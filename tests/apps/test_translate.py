@@ -1,0 +1,291 @@
+"""The command, with a tiny random network: what it says, what it leaves behind, how it goes on."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from test_translator import LINES, TEXTS, random_network, subwords
+
+from seq2seq.apps.translate import SAME_TRANSLATIONS
+from seq2seq.cli import main
+from seq2seq.config import SearchConfig
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import NativeEngine
+from seq2seq.model_folder import SavedModel, save_model
+
+KILLED = Path(__file__).with_name("killed_translation.py")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with model/ and in (some of its lines are blank), which is where we are."""
+    save_model(SavedModel(random_network(), subwords(), subwords()), tmp_path / "model")
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES), newline="\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def translate(*arguments: str) -> int:
+    return main(["translate", "model", "in", "--device", "cpu", "--beam", "2", *arguments])
+
+
+def translated(folder: Path, *arguments: str) -> bytes:
+    assert translate("--output", "expected", *arguments) == 0
+    return (folder / "expected").read_bytes()
+
+
+def rounded(rows: bytes) -> list[str]:
+    """The last digit of a score may depend on the batch: without it."""
+    return re.sub(r"(?m)^(\d+\t-?\d+\.\d{2})\d*", r"\1", rows.decode()).splitlines()
+
+
+Search = Callable[[NativeEngine, Sequence[Request], SearchConfig], list[list[Hypothesis]]]
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, fault: Callable[[Search], Search]) -> None:
+    monkeypatch.setattr(NativeEngine, "search", fault(NativeEngine.search))
+
+
+def interrupted_at(sentence: str) -> Callable[[Search], Search]:
+    """Ctrl-C arrives while this sentence is searched."""
+
+    def fault(search: Search) -> Search:
+        def searching(
+            self: NativeEngine, batch: Sequence[Request], config: SearchConfig
+        ) -> list[list[Hypothesis]]:
+            if subwords().encode(sentence) in [list(each.src) for each in batch]:
+                raise KeyboardInterrupt
+            return search(self, batch, config)
+
+        return searching
+
+    return fault
+
+
+def test_settings_of_speed_have_no_say_in_what_is_written(here: Path) -> None:
+    expected = translated(here)
+    assert expected.count(b"\n") == len(LINES)
+    for arguments in (["--batch-tokens", "1"], ["--workers", "1"], ["--verify", "3"]):
+        assert arguments[0][2:].replace("-", "_") in SAME_TRANSLATIONS
+        assert translated(here, *arguments) == expected
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_ctrl_c_says_how_far_it_was_and_the_same_command_with_resume_goes_on(
+    here: Path, n_best: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["--n-best", str(n_best), "--output", "out"]
+    expected = translated(here, "--n-best", str(n_best))
+    lines = "".join(f"{text}\n" for text in [*LINES[:9], "kare tosu karela"])
+    (here / "in").write_text(lines, newline="\n")
+    beginning = translated(here, "--n-best", str(n_best))
+    with monkeypatch.context() as patch:
+        plant(patch, interrupted_at("kare tosu karela"))
+        capsys.readouterr()
+        assert translate(*common, "--batch-tokens", "1") == 130
+    said = capsys.readouterr().err
+    assert said.startswith("stopped. Lines finished: ")
+    assert said.count("\n") == 1
+    unfinished = (here / ".out.unfinished").read_bytes()
+    assert unfinished
+    assert rounded(beginning)[: unfinished.count(b"\n")] == rounded(unfinished)
+    (here / "in").write_text("".join(f"{line}\n" for line in LINES), newline="\n")
+    assert translate(*common, "--resume") == 0
+    assert rounded((here / "out").read_bytes()) == rounded(expected)
+    assert not (here / ".out.unfinished").exists()
+
+
+def test_a_line_that_is_no_utf8_is_told_after_those_before_it_and_mended(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = translated(here)
+    good = (here / "in").read_bytes()
+    (here / "in").write_bytes(good.replace("今".encode(), b"\xff"))
+    assert translate("--output", "out") == 2
+    said = capsys.readouterr().err
+    assert "in line 16: byte 0xff at column 8 is not UTF-8" in said
+    assert "Lines finished: 15, in " in said
+    assert said.count("\n") == 1
+    (here / "in").write_bytes(good)
+    assert translate("--output", "out", "--resume") == 0
+    assert (here / "out").read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--beam", "3"], "begun with --beam 2, not 3"),
+        (["--max-length", "99"], "begun with --max-length 256, not 99"),
+    ],
+)
+def test_resume_with_other_settings_is_refused(
+    here: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "in").write_bytes(b"kare\n\xff\n")
+    assert translate("--output", "out") == 2
+    assert translate("--output", "out", "--resume", *arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_resume_with_an_input_that_is_shorter_than_what_is_finished_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "in").write_bytes(b"kare\nmino\n\xff\n")
+    assert translate("--output", "out") == 2
+    (here / "in").write_bytes(b"kare\n")
+    assert translate("--output", "out", "--resume") == 2
+    assert "--resume: the input has 1 lines, but more are finished" in capsys.readouterr().err
+    assert translate("--resume") == 2
+    assert "--resume goes on with a file: name it with --output" in capsys.readouterr().err
+
+
+def test_lines_that_are_too_long_are_split_and_counted_or_an_error(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentences = ["kare tosu mino."] * 3
+    (here / "in").write_text(f"kare\n{' '.join(sentences)}\nmino\n")
+    longest = max(len(subwords().encode(text)) + 1 for text in sentences)
+    assert translate("--max-length", str(longest)) == 0
+    said = capsys.readouterr()
+    assert f"lines of more than {longest} subwords, which were split: 1 " in said.err
+    (here / "in").write_text("".join(f"{line}\n" for line in ["kare", *sentences, "mino"]))
+    assert translate() == 0
+    first, *parts, last = capsys.readouterr().out.splitlines()
+    assert said.out.splitlines() == [first, " ".join(parts), last]
+    (here / "in").write_text(f"kare\n{' '.join(sentences)}\nmino\n")
+    assert translate("--max-length", str(longest), "--too-long", "error") == 2
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [first]
+    assert f"sentence 2 has {len(subwords().encode(' '.join(sentences))) + 1} subwords" in said.err
+    assert f"max_length is {longest}" in said.err
+
+
+def test_verify_finds_nothing_where_nothing_is_wrong(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert translate("--verify", "7") == 0
+    said = capsys.readouterr().err
+    assert said == "verify: 7 lines translated again, alone: 7 same, 0 tie, 0 different\n"
+
+
+def test_verify_finds_what_batch_mates_have_changed(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fault(search: Search) -> Search:
+        def padding_counts(
+            self: NativeEngine, batch: Sequence[Request], config: SearchConfig
+        ) -> list[list[Hypothesis]]:
+            longest = max(len(each.src) for each in batch)
+            padded = [Request([*each.src, *[9] * (longest - len(each.src))]) for each in batch]
+            return search(self, padded, config)
+
+        return padding_counts
+
+    plant(monkeypatch, fault)
+    assert translate("--verify", "99") == 1
+    *lines, summary = capsys.readouterr().err.splitlines()
+    assert f"{len(LINES)} lines translated again" in summary
+    assert lines
+    assert all(" different: " in line for line in lines)
+
+
+@pytest.mark.filterwarnings("ignore:out of memory")
+def test_running_out_of_memory_changes_no_translation(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, attempts = translated(here), list[int]()
+
+    def fault(search: Search) -> Search:
+        def tight(
+            self: NativeEngine, batch: Sequence[Request], config: SearchConfig
+        ) -> list[list[Hypothesis]]:
+            attempts.append(len(batch))
+            if len(batch) > 3:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return search(self, batch, config)
+
+        return tight
+
+    plant(monkeypatch, fault)
+    assert translated(here) == expected
+    assert max(attempts) > 3
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--batch-tokens", "0"), ("--workers", "0"), ("--max-length", "1"), ("--verify", "-1")],
+)
+def test_a_setting_that_cannot_work_is_named(
+    here: Path, flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert translate(flag, value) == 2
+    assert f"{flag}={value} is out of range" in capsys.readouterr().err
+
+
+def test_an_input_that_is_not_there_is_told_before_the_model_is_loaded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["translate", "no-model", "no-input"]) == 2
+    assert capsys.readouterr().err == "error: no-input does not exist.\n"
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, timeout=300, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("n_best", ["1", "2"])
+def test_a_translation_killed_in_the_middle_goes_on_to_the_same_file(
+    here: Path, workers: str, n_best: str
+) -> None:
+    (here / "in").write_text("".join(f"{text}\n" for text in TEXTS * 4), newline="\n")
+    expected = translated(here, "--n-best", n_best)
+    command = ["translate", "model", "in", "--device", "cpu", "--beam", "2", "--output", "out"]
+    command += ["--batch-tokens", "16", "--n-best", n_best, "--workers", workers]
+    for line in ("100", "300"):
+        done = run(here, str(KILLED), *command, "--resume", KILL_AT=line)
+        assert done.returncode == -signal.SIGKILL
+        unfinished = (here / ".out.unfinished").read_bytes()
+        assert unfinished.count(b"\n") >= int(line) * int(n_best)
+        assert rounded(expected)[: unfinished.count(b"\n")] == rounded(unfinished)
+    assert run(here, "-m", "seq2seq", *command, "--resume").returncode == 0
+    assert rounded((here / "out").read_bytes()) == rounded(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_in_a_terminal_is_one_line_and_status_130(here: Path, workers: str) -> None:
+    """The signal goes to all processes of the group, as a terminal sends it."""
+    (here / "in").write_text("".join(f"{text}\n" for text in TEXTS * 100), newline="\n")
+    command = [sys.executable, "-m", "seq2seq", "translate", "model", "in", "--device", "cpu"]
+    command += ["--output", "out", "--beam", "1", "--batch-tokens", "64", "--workers", workers]
+    process = subprocess.Popen(
+        command,
+        cwd=here,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's & ignores it
+    )
+    unfinished = here / ".out.unfinished"
+    while not unfinished.exists() or unfinished.stat().st_size < 1000:
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=300)[1].decode()
+    assert process.returncode == 130
+    assert said.startswith("stopped. Lines finished: ")
+    assert said.count("\n") == 1
+    finished = unfinished.read_text().count("\n")
+    assert f"Lines finished: {finished}, in" in said

@@ -1,0 +1,146 @@
+"""Where finished lines go, and that no end of the process loses them."""
+
+import io
+import json
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from seq2seq.data.output import open_output
+from seq2seq.errors import ConfigError
+
+MADE_WITH = {"MODEL": "m", "--beam": "5"}
+ROWS = {
+    False: [["eins"], [""], ["zwei drei"], ["今"], ["vier"]],
+    True: [["0\tein", "0\teins"], ["1\t"], ["2\tzwei", "2\tdrei", "2\tvier"], ["3\t今"]],
+}
+"""Of each line of input, by whether they are numbered."""
+
+
+def whole(rows: list[list[str]]) -> bytes:
+    return "".join(f"{row}\n" for each in rows for row in each).encode()
+
+
+def write(path: Path, rows: list[list[str]], *, numbered: bool = False) -> int:
+    """The command with --resume, in small -> how many lines it found finished."""
+    with open_output(path, MADE_WITH, resume=True, numbered=numbered) as output:
+        done = output.done
+        for each in rows[done:]:
+            output.write(each)
+    return done
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """In any one file, as if the disk were full after so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_file_killed_at_any_byte_goes_on_to_the_same_file(tmp_path: Path, numbered: bool) -> None:
+    rows, path = ROWS[numbered], tmp_path / "out"
+    written = whole(rows)
+    last: int | None = None
+    for size in range(len(written) + 1):
+        (tmp_path / ".out.unfinished").write_bytes(written[:size])
+        (tmp_path / ".out.settings").write_text(json.dumps(MADE_WITH))
+        done = write(path, rows, numbered=numbered)
+        assert path.read_bytes() == written
+        assert os.listdir(tmp_path) == ["out"]
+        assert whole(rows[:done]) == written[: len(whole(rows[:done]))]
+        assert len(whole(rows[:done])) <= size
+        if not numbered:
+            assert len(whole(rows[: done + 1])) > size or done == len(rows)
+        last = done
+    assert last == len(rows) - numbered
+
+
+def test_each_line_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> None:
+    with open_output(tmp_path / "out", MADE_WITH) as output:
+        for number, rows in enumerate(ROWS[True], start=1):
+            output.write(rows)
+            assert (tmp_path / ".out.unfinished").read_bytes() == whole(ROWS[True][:number])
+            assert not (tmp_path / "out").exists()
+            assert f"Lines finished: {number}, in" in output.state
+    assert (tmp_path / "out").read_bytes() == whole(ROWS[True])
+
+
+def test_an_error_leaves_the_unfinished_file_and_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("of yesterday\n")
+    with suppress(KeyboardInterrupt), open_output(tmp_path / "out", MADE_WITH) as output:
+        output.write(["eins"])
+        raise KeyboardInterrupt
+    assert (tmp_path / "out").read_text() == "of yesterday\n"
+    assert (tmp_path / ".out.unfinished").read_text() == "eins\n"
+    with open_output(tmp_path / "out", MADE_WITH) as output:  # begins again
+        assert output.done == 0
+    assert (tmp_path / "out").read_text() == ""
+
+
+def test_a_disk_that_is_full_keeps_what_fitted_and_goes_on_later(tmp_path: Path) -> None:
+    rows, path = [[f"{number:09}"] for number in range(20)], tmp_path / "out"
+    with room_for(123), pytest.raises(ConfigError, match=r"--output .*out cannot be written: File"):
+        write(path, rows)
+    assert (tmp_path / ".out.unfinished").read_bytes() == whole(rows)[:123]
+    assert write(path, rows) == 12
+    assert path.read_bytes() == whole(rows)
+
+
+def test_other_settings_cannot_go_on(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), open_output(tmp_path / "out", MADE_WITH):
+        raise ZeroDivisionError
+    others = {"MODEL": "m", "--beam": "4"}
+    expected = r"begun with --beam 5, not 4; use the same again, or begin again without --resume"
+    with (
+        pytest.raises(ConfigError, match=expected),
+        open_output(tmp_path / "out", others, resume=True),
+    ):
+        pass
+    (tmp_path / ".out.settings").unlink()
+    with (
+        pytest.raises(ConfigError, match=r"\.out\.settings is gone"),
+        open_output(tmp_path / "out", MADE_WITH, resume=True),
+    ):
+        pass
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    expected = r"--output .*none/out cannot be written: No such file or directory"
+    with pytest.raises(ConfigError, match=expected), open_output(tmp_path / "none/out", MADE_WITH):
+        pass
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    with open_output(Path(os.devnull), MADE_WITH) as output:
+        output.write(["eins"])
+        assert output.state == "Lines written: 1."
+    assert Path(os.devnull).is_char_device()
+
+
+def test_a_full_device_is_one_clear_line() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    expected = r"--output /dev/full cannot be written: No space left on device\."
+    with (
+        pytest.raises(ConfigError, match=expected),
+        open_output(Path("/dev/full"), MADE_WITH) as output,
+    ):
+        output.write(["eins"])
+
+
+def test_without_a_path_it_is_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_ = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(bytes_, "ascii"))
+    with open_output(None, MADE_WITH) as output:
+        output.write(["今", "zwei"])
+    assert bytes_.getvalue() == "今\nzwei\n".encode()

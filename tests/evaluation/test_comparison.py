@@ -1,0 +1,179 @@
+"""What is counted about outputs beside their scores, against counts made by hand."""
+
+from collections import Counter
+from dataclasses import asdict
+from itertools import pairwise
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.evaluation.comparison import (
+    by_length,
+    by_rare_words,
+    compare_in_depth,
+    look,
+    measured,
+)
+from seq2seq.evaluation.differences import differences, marked, sentence_chrf
+from seq2seq.evaluation.words import scored_words, tokens, word_scores
+
+
+def test_groups_of_lengths_are_about_equal_and_keep_equal_lengths_together() -> None:
+    lengths = [3, 9, 3, 4, 3, 3, 8, 5, 6, 7]
+    assert by_length(lengths, 2) == {"3–4": [0, 2, 3, 4, 5], "5–9": [1, 6, 7, 8, 9]}
+    assert by_length([4, 4, 4]) == {"4": [0, 1, 2]}
+    assert by_length([1, 7, 7, 7, 7]) == {"1": [0], "7": [1, 2, 3, 4]}
+
+
+@given(st.lists(st.integers(0, 30), min_size=1))
+def test_every_sentence_is_in_one_group_of_lengths(lengths: list[int]) -> None:
+    groups = by_length(lengths)
+    assert sorted(n for group in groups.values() for n in group) == list(range(len(lengths)))
+    assert 1 <= len(groups) <= 5
+    bounds = [f(lengths[n] for n in group) for group in groups.values() for f in (min, max)]
+    assert bounds == sorted(bounds)
+
+
+def test_lengths_are_words_or_characters_where_words_are_not_spaced() -> None:
+    assert measured(["a bc d", "e f"]) == ([3, 2], "words")
+    assert measured(["我们今天去学校。", " 好 "]) == ([8, 1], "characters")
+
+
+def test_groups_of_rare_words_count_them_in_each_line() -> None:
+    seen = Counter(a=9, b=2, c=1)
+    lines = [["a"], ["a", "b"], ["c", "c"], ["d", "b", "c"], []]
+    assert by_rare_words(lines, seen, 3) == {"0": [0, 4], "1": [1], "2+": [2, 3]}
+    assert by_rare_words(lines, seen, 1) == {"0": [0, 1, 2, 4], "1": [3]}
+
+
+def test_the_f1_of_words_counts_each_as_often_as_both_have_it() -> None:
+    seen = Counter(the=5, cat=5, axolotl=1)
+    reference = [["the", "cat", "the", "axolotl"], ["a", "cat"]]
+    system = [["the", "the", "the", "cat"], ["axolotl", "dog"]]
+    found = word_scores([system, reference], reference, seen)
+    # 2 to 9 times: 3 of 4 that were said are among the 4 wanted; once: said in another line
+    assert [(each.words, each.total) for each in found] == [("0", 1), ("1", 1), ("2–9", 4)]
+    assert [each.f1 for each in found] == [
+        pytest.approx([0, 100]),  # "a": 0 right, "dog" was said
+        pytest.approx([0, 100]),
+        pytest.approx([100 * 2 * 3 / (4 + 4), 100]),
+    ]
+
+
+def test_words_are_those_of_bleu() -> None:
+    assert scored_words()("It's the cat, twice.") == ["It's", "the", "cat", ",", "twice", "."]
+    assert scored_words("zh")("我去 school") == ["我", "去", "school"]
+    assert scored_words(lowercase=True)("The Cat") == ["the", "cat"]
+
+
+def test_the_look_at_output_names_the_lines() -> None:
+    sources = ["Ein Haus", "Berlin", "Ein Boot", "Guten Tag .", "x", ""]
+    references = [
+        ["A house", "Berlin", "A boat", "Hello .", "one two three", ""],
+        ["One house", "Berlin", "Boat", "Good day .", "one", ""],
+    ]
+    system = ["ein  HAUS", "Berlin", " ", "Good day", "a b c d e f g h", ""]
+    found = look("x", system, references, sources)
+    assert (found.copies, found.empty, found.long) == ([1], [3], [5])
+    score = sacrebleu.corpus_bleu(system, references)
+    assert found.length_ratio == score.sys_len / score.ref_len
+    assert look("x", system, references).copies is None
+    seven = [*system[:4], "a b c d e f g", ""]
+    assert look("x", seven, references).long == []  # fewer than 5 words more than three
+
+
+# -- differences
+
+
+@given(
+    st.text(alphabet="ab .,我日ा\u3000"), st.text(alphabet="ab .,我日ा"), st.text(alphabet="ab .我")
+)
+def test_marked_pieces_are_the_translation_and_unmarked_ones_are_in_both(
+    first: str, second: str, reference: str
+) -> None:
+    one, other = marked(first, second, reference)
+    for pieces, text in ((one, first), (other, second)):
+        assert "".join(piece for piece, _ in pieces).split() == text.split()
+        marks = [mark for _, mark in pieces]
+        assert all(a != b for a, b in pairwise(marks))
+    same, again = (
+        [token.text for piece, mark in pieces for token in tokens(piece) if mark == "same"]
+        for pieces in (one, other)
+    )
+    assert "".join(same) == "".join(again)
+
+
+def test_a_word_is_right_as_often_as_the_reference_still_wants_it() -> None:
+    one, other = marked("the small cat sat", "the cat the the sat down", "the cat sat down the")
+    assert one == [("the ", "same"), ("small", "wrong"), (" cat sat", "same")]
+    assert other == [
+        ("the cat ", "same"),
+        ("the", "right"),
+        (" ", "same"),
+        ("the", "wrong"),
+        (" sat ", "same"),
+        ("down", "right"),
+    ]
+
+
+def test_unspaced_scripts_differ_by_characters_and_words_keep_their_marks() -> None:
+    assert marked("我今天去", "我明天去", "我明天去") == (
+        [("我", "same"), ("今", "wrong"), ("天去", "same")],
+        [("我", "same"), ("明", "right"), ("天去", "same")],
+    )
+    assert [token.text for token in tokens("हिन्दी, it's 3.5")] == [
+        "हिन्दी", ",", "it", "'", "s", "3", ".", "5",
+    ]  # fmt: skip
+
+
+def test_differences_are_the_largest_of_sentence_chrf_both_ways() -> None:
+    reference = ["the small cat", "a big dog", "one bird", "two fish"]
+    base = ["the small cat", "a big", "one bird", ""]
+    system = ["the cat", "a big dog", "one bird", "two fis"]
+    found = differences("new", base, system, [reference], ["s1", "s2", "s3", "s4"])
+    assert (found.better, found.worse, found.same) == (2, 1, 1)
+    assert [each.line for each in found.gains] == [4, 2]
+    (loss,) = found.losses
+    assert (loss.line, loss.source, loss.reference) == (1, "s1", "the small cat")
+    assert loss.baseline.marked == [("the ", "same"), ("small", "right"), (" cat", "same")]
+    expected = sacrebleu.sentence_chrf("the cat", ["the small cat"]).score
+    assert loss.system.chrf == expected
+    few = differences("new", base, system, [reference], most=1)
+    assert [each.line for each in few.gains] == [4]
+    assert few.gains[0].source is None
+
+
+def test_sentence_chrf_takes_the_nearest_reference() -> None:
+    assert sentence_chrf(["a cat"], [["a dog"], ["a cat"]]) == [pytest.approx(100)]
+    assert sentence_chrf(["A CAT"], [["a cat"]], lowercase=True) == [pytest.approx(100)]
+
+
+# -- all together
+
+REFERENCE = ["the cat sat on the mat", "it rains", "we saw a boat", "go on now", "it is late"] * 4
+SYSTEMS = {
+    "base": ["the cat on the mat", "it rains", "we saw", "go now", "is late"] * 4,
+    "new": ["the cat sat on a mat", "it rains", "we saw a boat", "", "it is late"] * 4,
+}
+
+
+def test_a_comparison_scores_every_group_and_all_of_it_is_plain_data() -> None:
+    found = compare_in_depth(
+        SYSTEMS, [REFERENCE], train=["the cat", "it rains"] * 10, metrics=["chrf"], resamples=20
+    )
+    lengths, rare = found.groupings
+    assert lengths.title == "Length of the reference, in words"
+    assert "fewer than 10 times in training" in rare.title
+    for grouping in found.groupings:
+        assert sum(group.sentences for group in grouping.groups) == 20
+        for group in grouping.groups:
+            assert [score.system for score in group.scores] == ["base", "new"]
+    shortest = lengths.groups[0]
+    assert (shortest.label, shortest.sentences) == ("2", 4)
+    assert [score.value for score in shortest.scores] == [100, 100]
+    assert [each.system for each in found.differences] == ["new"]
+    assert found.outputs[1].empty == [4, 9, 14, 19]
+    assert found.seen_in == "training"
+    assert asdict(found)["scores"][1]["p_value"] == found.scores[1].p_value

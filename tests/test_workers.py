@@ -1,0 +1,114 @@
+"""Engines in other processes, with a toy engine that can be told to fail or to die."""
+
+import os
+import signal
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from seq2seq.config import SearchConfig
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import Engine
+from seq2seq.errors import ConfigError
+from seq2seq.pipeline import Line, Pipeline
+from seq2seq.workers import WORTH_WORKERS, WorkersEngine, default_workers
+
+DIE, FAIL, RUN_OUT, WHO = 4, 5, 6, 7
+
+
+class Obedient:
+    """Does what its source says; otherwise says it backwards, with the beam for a score."""
+
+    max_length, parallel = 77, 1
+
+    def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        for each in batch:
+            if each.src[0] == DIE:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if each.src[0] == FAIL:
+                raise ZeroDivisionError("asked for")
+            if each.src[0] == RUN_OUT and len(batch) > 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            if each.src[0] == WHO:
+                return [[Hypothesis([os.getpid(), torch.get_num_threads()], 0.0)]]
+        return [[Hypothesis(list(each.src[::-1]), float(config.beam))] for each in batch]
+
+
+def nowhere() -> Engine:
+    raise ConfigError("device=nowhere cannot be used")
+
+
+@pytest.fixture(scope="module")
+def workers() -> WorkersEngine:
+    return WorkersEngine(Obedient, 2)
+
+
+def ask(engine: Engine, *sources: Sequence[int]) -> list[list[Hypothesis]]:
+    return engine.search([Request(each) for each in sources], SearchConfig(beam=3))
+
+
+def run(engine: Engine, sources: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Through a pipeline, a sentence a batch unless they are told to run out of memory."""
+    lines = [Line(number, [Request(each)]) for number, each in enumerate(sources, start=1)]
+    pipeline = Pipeline(
+        lambda batch: engine.search(batch, SearchConfig()), parallel=2, batch_tokens=8
+    )
+    return [line.found[0][0].tokens for line in pipeline.run(lines)]
+
+
+def test_workers_answer_as_their_engine_does(workers: WorkersEngine) -> None:
+    assert (workers.max_length, workers.parallel) == (77, 2)
+    assert ask(workers, [8, 9], [10]) == ask(Obedient(), [8, 9], [10])
+    sources = [[n, n + 1] for n in range(8, 60)]
+    assert run(workers, sources) == [source[::-1] for source in sources]
+
+
+def test_every_worker_is_another_process_with_its_share_of_the_threads(
+    workers: WorkersEngine,
+) -> None:
+    answers = [ask(workers, [WHO])[0][0].tokens for _ in range(2)]
+    assert len({process for process, _ in answers} | {os.getpid()}) == 3
+    assert {threads for _, threads in answers} == {max(1, torch.get_num_threads() // 2)}
+
+
+@pytest.mark.filterwarnings("ignore:out of memory")
+def test_errors_of_a_worker_are_raised_here(workers: WorkersEngine) -> None:
+    with pytest.raises(ZeroDivisionError, match="asked for") as raised:
+        ask(workers, [FAIL])
+    assert 'raise ZeroDivisionError("asked for")' in raised.value.__notes__[0]
+    assert run(workers, [[RUN_OUT, 8]] * 5) == [[8, RUN_OUT]] * 5
+
+
+def test_a_worker_that_cannot_begin_says_why() -> None:
+    with pytest.raises(ConfigError, match="device=nowhere cannot be used"):
+        WorkersEngine(nowhere, 1)
+
+
+def test_a_worker_that_dies_is_an_error_and_never_a_hang(workers: WorkersEngine) -> None:
+    said = r"a worker process has died \(exit code -9\), .* use fewer workers"
+    with pytest.raises(ConfigError, match=said):
+        run(workers, [[8, 9]] * 5 + [[DIE]] + [[8, 9]] * 50)
+    with pytest.raises(ConfigError, match=said):
+        run(workers, [[DIE]] * 20)  # both are dead now
+
+
+@pytest.mark.parametrize(
+    ("size", "device", "gpu", "expected"),
+    [
+        (WORTH_WORKERS, "cpu", True, 6),
+        (WORTH_WORKERS, "auto", False, 6),
+        (WORTH_WORKERS - 1, "cpu", False, 1),
+        (WORTH_WORKERS, "auto", True, 1),
+        (WORTH_WORKERS, "cuda:1", True, 1),
+    ],
+)
+def test_workers_are_the_cores_of_a_cpu_if_the_text_is_worth_their_start(
+    size: int, device: str, gpu: bool, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    assert default_workers(size, device) == expected
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    assert default_workers(size, device) <= 8

@@ -1,0 +1,64 @@
+"""Splitting lines that are too long, and joining what was made of the pieces."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from seq2seq.text.pieces import join, split
+
+
+def shorter_than(limit: int) -> Callable[[str], bool]:
+    return lambda text: len(text) < limit
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_pieces_fit_and_nothing_but_white_space_is_lost(seed: int) -> None:
+    rng = random.Random(seed)
+    signs = rng.choice(["ab .", "a. ! ", "日本。 a", "abcdef", "a \t\u3000é\u0301?"])
+    text, limit = "".join(rng.choices(signs, k=rng.randint(0, 300))), rng.randint(2, 40)
+    pieces = split(text, shorter_than(limit))
+    assert all(map(shorter_than(limit), pieces))
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(piece == piece.strip() for piece in pieces)
+
+
+PARK = "我们去公园。"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "pieces"),
+    [
+        ("Fits. As it is. ", 16, ["Fits. As it is."]),
+        ("One. Two three four. Five six", 21, ["One. Two three four.", "Five six"]),
+        ("He said: “So be it.” (Was it so?) Yes", 22, ["He said: “So be it.”", "(Was it so?) Yes"]),
+        ("no end of a sentence in all of this", 30, ["no end of a sentence", "in all of this"]),
+        ("version 3.14.15 of example.org/a.html", 30, ["version 3.14.15 of", "example.org/a.html"]),
+        ("End. " + "x" * 29, 20, ["End.", "x" * 14, "x" * 15]),
+        (PARK * 2 + "他", 10, [PARK, f"{PARK}他"]),
+    ],
+)  # fmt: skip
+def test_cuts_are_near_the_middle_at_sentence_ends_then_spaces_then_anywhere(
+    text: str, limit: int, pieces: list[str]
+) -> None:
+    assert split(text, shorter_than(limit)) == pieces
+
+
+def test_a_character_that_does_not_fit_alone_is_given_back() -> None:
+    assert split("ab", lambda text: text == "") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        (["Ein Haus.", "Ein Boot."], "Ein Haus. Ein Boot."),
+        (["彼は家に帰った。", "犬がいた。"], "彼は家に帰った。犬がいた。"),
+        (["买了iPhone", "的人"], "买了iPhone的人"),
+        (["집에 갔다.", "개가 있다"], "집에 갔다. 개가 있다"),
+        (["So 😀", "gut"], "So 😀 gut"),
+        (["", "eins", "", "zwei", ""], "eins zwei"),
+        ([], ""),
+    ],
+)
+def test_pieces_are_joined_as_their_script_is_written(pieces: list[str], whole: str) -> None:
+    assert join(pieces) == whole
