@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
-from seq2seq.engine import NEVER_SAID
+from seq2seq.engine import NEVER_SAID, ScoringEngine
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.model_card import model_card
 from seq2seq.interop.refusal import Abilities, unable
-from seq2seq.interop.targets import ScoringEngine
 from seq2seq.interop.vocabulary import MASKED
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
-from seq2seq.data.batch import make_batch, pad
+from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import NEVER_SAID
@@ -30,6 +30,8 @@ REQUESTS: Abilities = {"src": None, "prefix": None}
 
 class HuggingFaceEngine:
     """An `Engine` of an exported `MarianMTModel` or `PegasusForConditionalGeneration`."""
+
+    parallel = 1
 
     def __init__(self, model: Any, max_length: int | None) -> None:
         assert max_length is not None
@@ -75,7 +77,7 @@ class HuggingFaceEngine:
         return [texts[n : n + config.n_best] for n in range(0, len(texts), config.n_best)]
 
     def _scored(
-        self, src: Sequence[int], translations: Sequence[list[int]], config: SearchConfig
+        self, src: Ids, translations: Sequence[list[int]], config: SearchConfig
     ) -> list[Hypothesis]:
         """Translations of one sentence with our scores, best first, equal ones once."""
         different = [list(tokens) for tokens in dict.fromkeys(map(tuple, translations))]
@@ -84,7 +86,7 @@ class HuggingFaceEngine:
         found = map(Hypothesis, different, scores)
         return sorted(found, key=lambda each: each.score, reverse=True)
 
-    def log_probs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[Tensor]:
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
         batch = make_batch(src, tgt, self.start_id)
         with torch.inference_mode():
@@ -96,11 +98,18 @@ class HuggingFaceEngine:
         rows = rows.masked_fill(torch.isin(said, torch.tensor(NEVER_SAID)), -torch.inf)
         return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
 
-    def _source(self, src: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        """It keeps that to itself."""
+        raise ConfigError(
+            "engine=huggingface does not tell where each layer and head looks: alignments and "
+            "attention are the native engine's."
+        )
+
+    def _source(self, src: Sequence[Ids]) -> dict[str, Tensor]:
         ids = self._tensor([[*each, EOS_ID] for each in src])
         return {"input_ids": ids, "attention_mask": (ids != PAD_ID).long()}
 
-    def _tensor(self, rows: Sequence[Sequence[int]]) -> Tensor:
+    def _tensor(self, rows: Sequence[Ids]) -> Tensor:
         padded: Tensor = pad(rows)[0].to(self.model.device)
         return padded
 

@@ -130,7 +130,7 @@ def test_what_it_cannot_represent_is_known_without_the_library() -> None:
 def test_the_engine_keeps_to_prefixes_limits_and_n_best(tmp_path: Path) -> None:
     saved = random_model()
     save_model(saved, tmp_path)
-    theirs, *_ = load(tmp_path, "huggingface", device="cpu")
+    theirs = load(tmp_path, "huggingface", "cpu", "fp32")
     ours = NativeEngine(saved.network)
     batch = [Request([5, 9, 4], [7]), Request([8, 8]), Request([20, 6, 11, 4], [10, 12])]
     config = SearchConfig(beam=4, n_best=3, max_length_ratio=0.5, max_length_offset=4)
