@@ -63,7 +63,7 @@ LIBRARIES = {
     "safetensors":       "model_folder",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
-    "numpy":             "data evaluation.significance evaluation.pairwise",
+    "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",
     "filelock":          "data.cache",
     "lxml":              "data.formats",
     "polib":             "data.formats",
@@ -71,6 +71,8 @@ LIBRARIES = {
     "ctranslate2":       "interop",
     "matplotlib":        "reports",
     "transformers":      "interop",
+    "onnx":              "interop",
+    "onnxruntime":       "interop",
 }  # fmt: skip
 
 
