@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _size(folder: Path) -> int:
     """Bytes of all files in it."""
-    return sum(path.stat().st_size for path in folder.iterdir())
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _text(src: str | None, tgt: str | None) -> tuple[list[str], list[str] | None] | None:

@@ -55,14 +55,15 @@ class CTranslate2Engine:
         found = self._translate(batch, max(limits), config)
         for row, (request, limit) in enumerate(zip(batch, limits, strict=True)):
             # To forbid tokens changes the scores of the others: only where they are said.
-            odd = any(not set(NEVER_SAID).isdisjoint(each.tokens) for each in found[row])
+            best = found[row][: config.n_best]
+            odd = any(not set(NEVER_SAID).isdisjoint(each.tokens) for each in best)
             if odd:
                 (found[row],) = self._translate([request], limit, config, NEVER_SAID)
             # It scores neither a prefix nor the end that a limit brings.
-            if odd or request.prefix or any(len(each.tokens) >= limit for each in found[row]):
+            if odd or request.prefix or any(len(each.tokens) >= limit for each in best):
                 cut = [each.tokens[: limit - 1] for each in found[row]]
                 found[row] = self._scored(request.src, cut, config)
-        return found
+        return [each[: config.n_best] for each in found]
 
     def _translate(
         self,
@@ -75,7 +76,7 @@ class CTranslate2Engine:
             [self.src.pieces(each.src) for each in batch],
             [self.tgt.pieces(each.prefix) for each in batch],
             beam_size=config.beam,
-            num_hypotheses=config.n_best,
+            num_hypotheses=config.beam,
             length_penalty=config.alpha,
             min_decoding_length=0,
             max_decoding_length=limit,
