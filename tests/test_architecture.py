@@ -60,7 +60,7 @@ LIBRARIES = {
     "jsonargparse":      "apps.train",
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
-    "safetensors":       "model_folder",
+    "safetensors":       "model_folder interop.marian",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
     "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",

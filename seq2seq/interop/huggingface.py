@@ -16,6 +16,7 @@ from seq2seq.engine import NEVER_SAID, ScoringEngine
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
+from seq2seq.interop.huggingface_engine import open_engine
 from seq2seq.interop.model_card import model_card
 from seq2seq.interop.refusal import Abilities, unable
 from seq2seq.interop.vocabulary import MASKED
@@ -107,8 +108,6 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
 
 def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
     """Ready to translate."""
-    from seq2seq.interop.huggingface_engine import open_engine
-
     return open_engine(exported, device, precision)
 
 

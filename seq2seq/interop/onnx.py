@@ -22,6 +22,7 @@ from seq2seq.config import ModelConfig
 from seq2seq.engine import ScoringEngine
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
+from seq2seq.interop.onnx_engine import DECODER, ENCODER, open_engine
 from seq2seq.interop.refusal import Abilities, unable
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
@@ -52,7 +53,6 @@ ABILITIES: Abilities = {
     "scale_embeddings": None,
     "start_token": ("bos", "pad"),
 }
-ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 LOWEST = torch.finfo(torch.float32).min
 
 
@@ -85,8 +85,6 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
 
 def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
     """Ready to translate."""
-    from seq2seq.interop.onnx_engine import open_engine
-
     return open_engine(exported, device, precision)
 
 

@@ -15,8 +15,8 @@ from seq2seq.engine import NEVER_SAID, SEARCHES
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.onnx import DECODER, ENCODER
 
+ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
