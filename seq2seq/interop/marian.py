@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.errors import ConfigError, ModelFolderError
-from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, their_name
+from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.vocabulary import MASKED, SpecialIds, Vocabulary, vocabulary
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
@@ -42,6 +42,7 @@ TIES = {
     (False, True): "target-output",
     (True, True): "all",
 }
+UNREADABLE = (SafetensorError, OSError, EOFError, RuntimeError, UnpicklingError, TypeError)
 BIASES = ("_proj.bias", ".fc1.bias", ".fc2.bias")
 SPECIAL = ("pad", "eos", "decoder_start")
 SENTENCEPIECE = ("source.spm", "target.spm")
@@ -101,6 +102,13 @@ def _read_description(folder: Path) -> dict[str, Any]:
             f"{path}: activation_function={theirs['activation_function']} cannot be read; "
             f"expected one of {', '.join(ACTIVATIONS_READ)}."
         )
+    told = theirs.get(OURS)
+    kinds = {name: type(getattr(ModelConfig(), name)) for name in UNTOLD}
+    theirs[OURS] = {
+        name: value
+        for name, value in (told.items() if isinstance(told, dict) else ())
+        if type(value) is kinds.get(name)
+    }
     return theirs
 
 
@@ -135,10 +143,12 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
             if path.suffix == ".safetensors":
                 weights |= load_file(path)
             else:
-                weights |= torch.load(path, map_location="cpu", weights_only=True)
-        except (SafetensorError, OSError, EOFError, RuntimeError, UnpicklingError) as error:
+                weights |= dict(torch.load(path, map_location="cpu", weights_only=True))
+        except UNREADABLE as error:
             reason = str(error).partition("\n")[0]
             raise ModelFolderError(f"{path} cannot be read: {reason}") from None
+    if odd := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
+        raise ModelFolderError(f"{folder}: {odd[0]} is no tensor.")
     return {name: tensor.float() for name, tensor in weights.items()}
 
 
@@ -158,7 +168,7 @@ def _embeddings_apart(weights: dict[str, Tensor], theirs: dict[str, Any]) -> dic
     for name in (SRC, TGT, OUT, OUTPUT_BIAS):
         if name in found:
             size = "src_vocab_size" if name == SRC else "tgt_vocab_size"
-            found[name] = found[name][: theirs.get(OURS, {}).get(size)]
+            found[name] = found[name][: theirs[OURS].get(size)]
     return found
 
 
@@ -229,12 +239,18 @@ def _network(
                     f"expected {tuple(parameter.shape)}."
                 )
             parameter.copy_(tensor)
+    read = {their_name(name) for name, _ in network.named_parameters(remove_duplicate=False)}
+    left = weights.keys() - read - {SHARED, OUTPUT_BIAS, *POSITIONS}
+    if left := {name for name in left if network.config.bias or not name.endswith(BIASES)}:
+        raise ModelFolderError(
+            f"{folder}: the weights do not fit config.json: {min(left)} is extra."
+        )
     return network
 
 
 def _model_config(theirs: dict[str, Any], weights: dict[str, Tensor]) -> ModelConfig:
     """What config.json says, and what only the weights tell."""
-    ours = theirs.get(OURS, {})
+    ours = theirs[OURS]
     biases = [tensor for name, tensor in weights.items() if name.endswith(BIASES)]
     tables = [weights[name] for name in POSITIONS if name in weights]
     learned = not all(map(_is_sinusoidal, tables))

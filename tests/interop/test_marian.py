@@ -308,6 +308,7 @@ def test_weights_in_torchs_own_format_are_read_without_running_them(opus: Path) 
         ({"activation_function": "gelu_new"}, "activation_function=gelu_new cannot be read"),
         ({"decoder_ffn_dim": 12}, "encoder_ffn_dim=10 and decoder_ffn_dim=12 differ"),
         ({"d_model": 24}, r"embed_tokens\.weight is \(\d+, 12\), expected \(\d+, 24\)"),
+        ({"encoder_layers": 1}, r"model\.encoder\.layers\.1\.\S+ is extra"),
         ({"decoder_layers": 2}, r"model\.decoder\.layers\.1\.\S+ is missing"),
     ],
     ids=str,
