@@ -9,12 +9,13 @@ from torch import Tensor
 from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
 from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
-from seq2seq.decoding.search import Hypothesis, length_penalty
+from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.refusal import Abilities, refuse, unable
+from seq2seq.interop.refusal import Abilities, refuse_search
+from seq2seq.interop.scored import scored
 from seq2seq.translator import PRECISIONS
 
 ABILITIES: Abilities = {
@@ -39,9 +40,7 @@ class HuggingFaceEngine:
         self.start_id = int(model.generation_config.decoder_start_token_id)
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        found = unable(config, ABILITIES, "search.")
-        found += {wish: None for each in batch for wish in unable(each, REQUESTS, "")}
-        refuse("engine=huggingface cannot search like this", found)
+        refuse_search("huggingface", batch, config, ABILITIES, REQUESTS)
         results: list[list[Hypothesis]] = [[] for _ in batch]
         for rows in by_prefix_length(batch):
             requests = [batch[row] for row in rows]
@@ -51,18 +50,17 @@ class HuggingFaceEngine:
             ]
             told = self._generate(requests, max(limits), config)
             for row, request, limit, ids in zip(rows, requests, limits, told, strict=True):
-                results[row] = self._scored(
-                    request.src, [each[: limit - 1] for each in ids], config
-                )
+                cut = [each[: limit - 1] for each in ids]
+                results[row] = scored(self, request.src, cut, config)[: config.n_best]
         return results
 
     def _generate(
         self, batch: Sequence[Request], limit: int, config: SearchConfig
     ) -> list[list[list[int]]]:
-        """Of each the n best, without special tokens; all prefixes are of one length."""
+        """The whole beam of each, without special tokens; all prefixes are of one length."""
         beams: dict[str, object] = {
             "num_beams": config.beam,
-            "num_return_sequences": config.n_best,
+            "num_return_sequences": config.beam,  # the best may be another one where a limit cuts
             "length_penalty": config.alpha,
             "early_stopping": True,  # when as many beams have ended: as our search
         }
@@ -74,17 +72,7 @@ class HuggingFaceEngine:
         )
         texts = [ids[1:] for ids in told.tolist()]
         texts = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in texts]
-        return [texts[n : n + config.n_best] for n in range(0, len(texts), config.n_best)]
-
-    def _scored(
-        self, src: Ids, translations: Sequence[list[int]], config: SearchConfig
-    ) -> list[Hypothesis]:
-        """Translations of one sentence with our scores, best first, equal ones once."""
-        different = [list(tokens) for tokens in dict.fromkeys(map(tuple, translations))]
-        rows = self.log_probs([src] * len(different), different)
-        scores = [float(row.sum()) / length_penalty(len(row), config) for row in rows]
-        found = map(Hypothesis, different, scores)
-        return sorted(found, key=lambda each: each.score, reverse=True)
+        return [texts[n : n + config.beam] for n in range(0, len(texts), config.beam)]
 
     def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
