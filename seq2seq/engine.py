@@ -13,6 +13,7 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
 from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.constrained import ConstrainedSearch
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
@@ -99,15 +100,33 @@ class NativeEngine:
         return self.network.max_length
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[] for _ in batch]
+        for free in (True, False):  # one sentence's constraint has no say in another's search
+            rows = [row for row, each in enumerate(batch) if (each.constraint is None) == free]
+            if rows:
+                for row, hypotheses in zip(
+                    rows, self._search([batch[row] for row in rows], config), strict=True
+                ):
+                    found[row] = hypotheses
+        return found
+
+    def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        """All under a constraint, or none."""
+        constraints = [each.constraint for each in batch if each.constraint is not None]
         device = self.network.output.weight.device
         with torch.inference_mode():
             tokens, src_lens = pad([[*each.src, EOS_ID] for each in batch])
             lengths = [config.max_length(len(each.src)) + len(each.prefix) for each in batch]
             limits = torch.tensor(lengths)
+            if constraints:
+                rests = [each.standing(each.start).rest for each in constraints]
+                limits += torch.tensor(rests)
             if self.network.max_length is not None:
                 limits = limits.clamp(max=self.network.max_length)
             stepper = ModelStepper(self.network, tokens.to(device), src_lens.to(device))
             search = SEARCHES["greedy" if config.beam == 1 else "beam"]
+            if constraints:
+                search = ConstrainedSearch(constraints)
             rules = rules_for(batch, config)
             return search(stepper, limits.to(device), self.network.start_id, config, rules)
 

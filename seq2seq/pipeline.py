@@ -7,7 +7,7 @@ comes next, decodes and writes what is finished. Memory does not grow with the n
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from seq2seq.data.batch import batches
+from seq2seq.data.batch import batches, round_up
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.errors import SentenceError
@@ -66,8 +66,18 @@ class Pipeline:
     A batch that runs out of memory is halved, and later ones are made smaller.
     """
 
-    def __init__(self, search: BatchSearch, *, parallel: int, batch_tokens: int) -> None:
+    def __init__(
+        self,
+        search: BatchSearch,
+        *,
+        parallel: int,
+        batch_tokens: int,
+        pool: ThreadPoolExecutor | None = None,
+    ) -> None:
+        """`pool`: threads that are there already. Each gets threads of torch's own at its first
+        search, which takes as long as a short sentence."""
         self.search, self.parallel, self.batch_tokens = search, parallel, batch_tokens
+        self.pool = pool or ThreadPoolExecutor(parallel, thread_name_prefix="search")
 
     def run(self, lines: Iterable[Line]) -> Generator[Line, None, None]:
         """The same lines in the same order, finished.
@@ -78,7 +88,6 @@ class Pipeline:
         running: deque[Future[None]] = deque()
         errors: list[Exception] = []
         search = _with_autocast_of_caller(self.search)
-        pool = ThreadPoolExecutor(self.parallel, thread_name_prefix="search")
         try:
             for window in windows(_until_error(lines, errors), WINDOW_BATCHES * self.batch_tokens):
                 waiting.extend(window)
@@ -86,20 +95,29 @@ class Pipeline:
                     Piece(each, place) for each in window for place in range(len(each.pieces))
                 ]
                 lengths = [piece.length for piece in pieces]
-                for indices in batches(lengths, self.batch_tokens):
+                for indices in batches(lengths, self._budget(lengths)):
                     batch = [pieces[index] for index in indices]
                     if len(running) == 2 * self.parallel:  # one searched, one next in line
                         running.popleft().result()
-                    running.append(pool.submit(self._answer, batch, search))
+                    running.append(self.pool.submit(self._answer, batch, search))
                     yield from _taken_finished(waiting)
             while running:
                 running.popleft().result()
                 yield from _taken_finished(waiting)
             yield from _taken_finished(waiting)
         finally:
-            pool.shutdown(cancel_futures=True)
+            for future in running:
+                future.cancel()
+            wait(running)
         for error in errors:
             raise error
+
+    def _budget(self, lengths: Sequence[int]) -> int:
+        """Source tokens of a batch, so that all who search have as much to do."""
+        total = sum(lengths)
+        count = round_up(max(1, -(-total // self.batch_tokens)), self.parallel)
+        even = -(-total // count) + max(lengths, default=0)  # batches end between sentences
+        return min(self.batch_tokens, even)
 
     def _answer(self, batch: list[Piece], search: BatchSearch) -> None:
         parts = [batch]

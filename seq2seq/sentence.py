@@ -1,5 +1,6 @@
 """What a user may ask for with one line of text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -10,3 +11,5 @@ class Sentence:
     text: str
     prefix: str = ""
     """The translation begins with these words; its last one may be the beginning of a word."""
+    terms: Sequence[str] = ()
+    """The translation holds each of these exactly as often as it is listed."""

@@ -4,8 +4,10 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +25,7 @@ from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
+from seq2seq.text.terms import Terms, shared
 from seq2seq.translation import BLANK
 from seq2seq.translation import Translation as Translation  # what n_best gives
 from seq2seq.workers import WorkersEngine
@@ -59,6 +62,7 @@ class Translator:
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
         self.max_length = min(filter(None, (max_length, engine.max_length)), default=None)
+        self._pool = ThreadPoolExecutor(engine.parallel, thread_name_prefix="search")
 
     @classmethod
     def load(
@@ -162,6 +166,7 @@ class Translator:
             lambda batch: self.engine.search(batch, self.config),
             parallel=self.engine.parallel,
             batch_tokens=self.batch_tokens,
+            pool=self._pool,
         )
 
     @property
@@ -176,8 +181,12 @@ class Translator:
             return Line(number, [request] if request.src else [])
         if self.too_long == "split":
             texts = split(whole.text, lambda text: self._fits(self.src_subwords.encode(text)))
-            sentences = [replace(whole, text=texts[0])]
-            sentences += [replace(whole, text=text, prefix="") for text in texts[1:]]
+            shares = shared(whole.terms, texts)
+            prefixes = chain([whole.prefix], repeat(""))
+            sentences = [
+                Sentence(text, prefix, terms)
+                for text, prefix, terms in zip(texts, prefixes, shares, strict=False)
+            ]
             pieces = [piece for piece in map(self._request, sentences) if piece.src]
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
@@ -185,7 +194,8 @@ class Translator:
 
     def _request(self, sentence: Sentence) -> Request:
         src = self.src_subwords.encode(sentence.text)
-        return Request(src, self.tgt_subwords.encode(sentence.prefix))
+        constraint = Terms(sentence.terms, self.tgt_subwords) if sentence.terms else None
+        return Request(src, self.tgt_subwords.encode(sentence.prefix), constraint=constraint)
 
     def _translations(self, line: Line) -> list[Translation]:
         """One piece after the other: the best of each, the second best of each ..."""

@@ -4,6 +4,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from traceback import format_exception
@@ -70,7 +71,9 @@ class _Worker:
         context = multiprocessing.get_context("spawn")  # torch has threads: no fork
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, make, threads), daemon=True)
-        # Ctrl-C goes to all processes of a terminal, but is for the first one to answer.
+        # Ctrl-C goes to all processes of a terminal, but is for the first one to answer. (Starting
+        # the tracker would unblock the signal.)
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self.process.start()

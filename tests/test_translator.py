@@ -22,6 +22,7 @@ from seq2seq.errors import ConfigError, ModelFolderError, SentenceError
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
+from seq2seq.text.pieces import split
 from seq2seq.text.subwords import Subwords, train_subwords
 from seq2seq.translator import PRECISIONS, Translation, Translator
 
@@ -107,12 +108,18 @@ def test_every_line_gives_one_line_in_order() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("batch_tokens", [1, 64])
-def test_batches_have_no_say_in_a_translation_or_its_score(beam: int, batch_tokens: int) -> None:
+@pytest.mark.parametrize(("batch_tokens", "parallel"), [(1, 1), (512, 1), (64, 2), (16_384, 2)])
+def test_batches_and_order_have_no_say_in_a_translation_or_its_score(
+    beam: int, batch_tokens: int, parallel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = searching(beam, n_best=beam)
-    expected = random_translator(config, batch_tokens=4096).n_best(LINES)
-    found = random_translator(config, batch_tokens=batch_tokens).n_best(LINES)
-    for one, other in zip(found, expected, strict=True):
+    expected = random_translator(config).n_best(LINES)
+    monkeypatch.setattr(NativeEngine, "parallel", parallel)
+    order = random.Random(batch_tokens).sample(range(len(LINES)), len(LINES))
+    shuffled = [LINES[index] for index in order]
+    found = random_translator(config, batch_tokens=batch_tokens).n_best(shuffled)
+    for index, other in zip(order, found, strict=True):
+        one = expected[index]
         assert [each.text for each in one] == [each.text for each in other]
         assert [e.score for e in one] == pytest.approx([e.score for e in other], abs=1e-4)
 
@@ -319,6 +326,53 @@ def test_a_translation_is_one_line_whatever_the_engine_says() -> None:
     (text,) = Translator(Everything(), fallback, fallback).translate(["kare"])
     assert len(text) > 100
     assert not {"\n", "\r", "\t", "\x00"} & set(text)
+
+
+def test_a_sentence_that_is_too_long_is_translated_piece_by_piece() -> None:
+    sentences = ["kare tosu mino.", "tola karela.", "mire kasu toreno."]
+    long = " ".join(sentences)
+    length = len(subwords().encode(sentences[2])) + 1
+    config = searching(3, n_best=2)
+    fitting = split(long, lambda text: len(subwords().encode(text)) + 1 <= length)
+    alone = random_translator(config).n_best(fitting)
+    found = random_translator(config, max_length=length).n_best(["mino", long])
+    assert [translation.pieces for translation in found[0]] == [1, 1]
+    for rank, whole in enumerate(found[1]):
+        parts = [each[rank] for each in alone]
+        assert whole.text == " ".join(part.text for part in parts)
+        assert whole.pieces == len(parts) > 1
+    assert random_translator(config).n_best([long])[0][0].pieces == 1
+
+
+@pytest.mark.parametrize("penalty", ["length", "gnmt"])
+def test_the_score_of_pieces_is_that_of_saying_them_at_once(
+    penalty: Literal["length", "gnmt"],
+) -> None:
+    config = searching(3, length_penalty=penalty, alpha=0.7)
+    engine = NativeEngine(random_network())
+    pieces = ["kare tosu mino.", "mire kasu toreno mino."]
+    ids = [subwords().encode(text) for text in pieces]
+    total, length = 0.0, 0
+    for src, ((tokens, _), *_) in zip(ids, engine.search(requests(ids), config), strict=True):
+        wanted = torch.tensor([*tokens, EOS_ID])
+        log_probs = log_probs_of(engine.network, src, tokens)
+        total += float(log_probs.gather(1, wanted[:, None]).sum())
+        length += len(wanted)
+    divisor = length**0.7 if penalty == "length" else ((5 + length) / 6) ** 0.7
+    longest = max(map(len, ids)) + 1
+    translator = Translator(engine, subwords(), subwords(), config, max_length=longest)
+    ((found,),) = translator.n_best([" ".join(pieces)])
+    assert found.pieces == 2
+    assert found.score == pytest.approx(total / divisor, abs=1e-4)
+
+
+def test_a_prefix_begins_the_first_piece_alone() -> None:
+    sentences: list[str | Sentence] = [Sentence("kare tosu. mino kala.", prefix="tola")]
+    translator = random_translator(max_length=9)
+    ((best,),) = translator.n_best(sentences)
+    first, second = translator.translate([Sentence("kare tosu.", prefix="tola"), "mino kala."])
+    assert best.pieces == 2
+    assert best.text == f"{first} {second}"
 
 
 def test_progress_is_told_of_every_sentence_once() -> None:

@@ -46,7 +46,8 @@ def read_text(line: str, where: str) -> Line:
 
 def read_json(line: str, where: str) -> Line:
     """An object with the sentence as its "text" or, as in a corpus, its "src", and perhaps the
-    "prefix" of the translation; `where` begins the errors."""
+    "prefix" of the translation and a list of "terms" that it must hold; `where` begins the errors.
+    """
     fields = json_object(line, where)
     name = "text" if "text" in fields else "src"
     if name not in fields:
@@ -55,7 +56,10 @@ def read_json(line: str, where: str) -> Line:
     for each in (name, "prefix"):
         if not isinstance(fields.get(each, ""), str):
             raise CorpusError(f'{where}: "{each}" is {short_repr(fields[each])}, not text.')
-    return Line(Sentence(fields[name], prefix=fields.get("prefix", "")), fields)
+    terms = fields.get("terms", [])
+    if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+        raise CorpusError(f'{where}: "terms" is {short_repr(terms)}, not a list of texts.')
+    return Line(Sentence(fields[name], fields.get("prefix", ""), terms), fields)
 
 
 class Asked(NamedTuple):

@@ -23,6 +23,7 @@ from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps import mbr
 from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention, examples_of
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
+from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
 from seq2seq.data.output import Output, open_output
@@ -131,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="translate N lines again, each alone, and tell differences; status 1 if there are any",
     )
+    add_term_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -224,7 +226,10 @@ def _translate(
     name = args.input or "standard input"
     read = READERS[args.input_format or format_of(args.input)]
     numbered = enumerate(_lines(args.input, output.done), start=output.done + 1)
-    lines, again = tee(read(text, f"{name} line {number}") for number, text in numbered)
+    required = Requirements.of(args)
+    lines, again = tee(
+        required.of_line(read(text, f"{name} line {number}")) for number, text in numbered
+    )
     choose = mbr.chooser(args, translator.config)
     asked, writer = Asked(args.token_scores, args.alignment), WRITERS[_output_format(args)]
     shown = sys.stderr.isatty()
@@ -240,6 +245,7 @@ def _translate(
             output.write(writer(output.done, line, fields, args.n_best))
             sample.see(output.done, line.sentence, found[0])
             longer += found[0].pieces > 1
+            required.see(line.sentence, best[0].text)
             if line.sentence.text.strip() and len(drawn) < MOST_SENTENCES:
                 drawn.append((line.sentence.text, best[0]))
         bar.update(len(part))
@@ -255,6 +261,7 @@ def _translate(
                     part = []
         finally:
             finish(part)
+    required.tell()
     if longer:
         print(
             f"lines of more than {translator.max_length} subwords, which were split: {longer} "

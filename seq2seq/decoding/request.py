@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seq2seq.decoding.constraint import Constraint
+
 
 @dataclass(frozen=True)
 class Request:
@@ -11,3 +13,5 @@ class Request:
     src: Sequence[int]
     prefix: Sequence[int] = ()
     """The translation begins with these."""
+    constraint: Constraint | None = None
+    """The translation holds what this asks for."""

@@ -15,7 +15,8 @@ class Hypothesis(NamedTuple):
     tokens: list[int]
     """Without start and end token."""
     score: float
-    """log P(tokens, end | source) divided by the length penalty; the higher the better."""
+    """log P(tokens, end | source) divided by the length penalty; the higher the better. Under a
+    constraint without what is given, see constrained.py."""
 
 
 class Stepper(Protocol):

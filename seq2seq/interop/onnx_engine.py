@@ -15,7 +15,17 @@ from seq2seq.engine import NEVER_SAID, SEARCHES
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
+from seq2seq.interop.refusal import Abilities, refuse_search
 
+ABILITIES: Abilities = {
+    "beam": None,
+    "n_best": None,
+    "length_penalty": None,
+    "alpha": None,
+    "max_length_ratio": None,
+    "max_length_offset": None,
+}
+REQUESTS: Abilities = {"src": None, "prefix": None}
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -67,6 +77,7 @@ class OnnxEngine:
         self.start_id, self.max_length = start_id, max_length
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        refuse_search("onnx", batch, config, ABILITIES, REQUESTS)
         lengths = [config.max_length(len(each.src)) + len(each.prefix) for each in batch]
         limits = torch.tensor(lengths)
         if self.max_length is not None:

@@ -122,6 +122,36 @@ class Subwords:
         spelled = [self._model.PieceToId(f"<0x{byte:02X}>") for byte in character.encode("utf-8")]
         return [UNK_ID] if UNK_ID in spelled else list(map(int, spelled))
 
+    def spell(self, text: str, *, glued: bool = False) -> list[int]:
+        """Ids that decode to this text as it stands, not normalised; glued to what is before it,
+        or after a space. They hold UNK_ID where the model cannot write the text."""
+        ids = [] if glued else self.encode(text)
+        if not glued and UNK_ID not in ids and self.decode(ids) == text:
+            return ids
+        spaced = (text if glued else f" {text}").replace(" ", "\u2581")
+        learned, longest, ids, at = self._learned, self._longest, [], 0
+        while at < len(spaced):
+            pieces = (spaced[at : at + size] for size in range(longest, 0, -1))
+            piece = next((piece for piece in pieces if piece in learned), spaced[at])
+            ids += [learned[piece]] if piece in learned else self._spelled(piece)
+            at += len(piece)
+        return ids
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._learned))
+
+    @cached_property
+    def spellings(self) -> list[bytes]:
+        """What each id adds to a cleaned text, in UTF-8; a byte may be a part of a character."""
+        spellings = [b""] * len(self)
+        for piece, i in self._learned.items():
+            spellings[i] = piece.replace("\u2581", " ").encode()
+        for i in self.unlearned - {UNK_ID}:
+            byte = int(self._model.IdToPiece(i)[3:5], 16)
+            spellings[i] = clean(chr(byte)).encode() or b" " if byte < 128 else bytes([byte])
+        return spellings
+
     def decode(self, ids: Sequence[int]) -> str:
         return clean(self._model.Decode(list(ids)))
 

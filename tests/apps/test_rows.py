@@ -150,6 +150,8 @@ def test_formats_can_be_named_where_there_is_no_file(
         ('{"text": 7}', '"text" is 7, not text'),
         ('{"text": null, "src": "a"}', '"text" is None, not text'),
         ('{"src": "a", "prefix": ["b"]}', r"\"prefix\" is \['b'\], not text"),
+        ('{"src": "a", "terms": "b"}', r"\"terms\" is 'b', not a list of texts"),
+        ('{"src": "a", "terms": ["b", 1]}', r"\"terms\" is \['b', 1\], not a list of texts"),
     ],
 )
 def test_a_bad_object_is_told_with_its_line_and_nothing_is_written(

@@ -1,0 +1,214 @@
+"""Beam search for translations that must hold phrases, each exactly as often as asked.
+
+Grid beam search (Hokamp and Liu 2017) gives a beam of its own to the beginnings that hold n of the
+phrases, since those that hold fewer are always likelier. Here, as in Post and Vilar (2018), beams
+are dealt out anew at each step: what the ones do not need the others get.
+
+A phrase's first token is chosen, those after it are given: neither their probability nor their
+number counts. It says nothing about a translation that its URL is a long or an unlikely one, and
+a mean over all tokens would be the better, the more were said besides.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import EOS_ID, SearchConfig
+from seq2seq.decoding.constraint import Constraint, Standing
+from seq2seq.decoding.search import Hypothesis, Rule, Stepper, length_penalty
+
+MOST_BEAMS = 4
+"""However many phrases there are, the search is at most so many times as wide as a plain one."""
+
+
+class ConstrainedSearch:
+    """A `Search`, see search.py, under one constraint for each sentence.
+
+    A draft goes on with its W likeliest tokens, and with all that help it to a missing phrase; it
+    may end when it is complete. `limits` should leave room for the phrases. Where nothing complete
+    is found within them, it is the best of what misses least.
+    """
+
+    def __init__(self, constraints: Sequence[Constraint]) -> None:
+        self.constraints = constraints
+
+    def __call__(
+        self,
+        stepper: Stepper,
+        limits: Tensor,
+        start_id: int,
+        config: SearchConfig,
+        rules: Sequence[Rule] = (),
+    ) -> list[list[Hypothesis]]:
+        pairs = zip(self.constraints, limits.tolist(), strict=True)
+        sentences = [SentenceSearch(constraint, limit, config) for constraint, limit in pairs]
+        width = max(each.width for each in sentences)
+        stepper.start(width)
+        alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
+        tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
+        prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
+        while True:
+            log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
+            for rule in rules:
+                log_probs = rule(log_probs, prefixes, alive)
+            numbers = alive.tolist()
+            for number, each in zip(numbers, log_probs, strict=True):
+                sentences[number].go_on(each)
+
+            going = [row for row, number in enumerate(numbers) if sentences[number].drafts]
+            if not going:
+                return [each.found() for each in sentences]
+            rows = torch.tensor(going, device=limits.device)
+            drafts = [sentences[numbers[row]].filled(width) for row in going]
+            beams = torch.tensor([[draft.beam for draft in each] for each in drafts])
+            prefixes = torch.tensor([[draft.tokens for draft in each] for each in drafts]).to(rows)
+            stepper.select(rows, beams.to(rows))
+            alive, tokens = alive[rows], prefixes[:, :, -1].flatten()
+
+
+class Draft(NamedTuple):
+    """A translation, or a beginning of one."""
+
+    beam: int
+    """Which draft of the step before it goes on with."""
+    tokens: tuple[int, ...]
+    """With the end token, if it has ended."""
+    chosen: int
+    """How many tokens are not given."""
+    score: float
+    """Log-probability of those."""
+    lost: float
+    """How much higher it were if each of those had been the likeliest. Unlike scores, this
+    compares drafts of which one has more yet to choose."""
+    state: Any
+    standing: Standing
+
+
+class SentenceSearch:
+    """The drafts of one sentence, and what has come to its end."""
+
+    def __init__(self, constraint: Constraint, limit: int, config: SearchConfig) -> None:
+        self.constraint, self.limit, self.config = constraint, limit, config
+        begun = constraint.standing(constraint.start)
+        self.width = config.beam * min(1 + begun.missing, MOST_BEAMS)
+        self.drafts = [Draft(0, (), 0, 0.0, 0.0, constraint.start, begun)]
+        self._finished: list[Draft] = []
+        self._wrong: list[Draft] = []
+        """Ended, but holds something too seldom or too often."""
+
+    def filled(self, width: int) -> list[Draft]:
+        """The drafts, and the first one again for each beam that has none: nobody reads those."""
+        return [*self.drafts, *self.drafts[:1] * (width - len(self.drafts))]
+
+    def go_on(self, log_probs: Tensor) -> None:
+        """One step: log_probs (W, V) of what follows the drafts."""
+        log_probs = log_probs[: len(self.drafts)]
+        if len(self.drafts[0].tokens) + 1 < self.limit:
+            tops = log_probs.topk(min(self.config.beam + 1, log_probs.shape[1]))
+            rows = zip(log_probs, tops.values.tolist(), tops.indices.tolist(), strict=True)
+            grown = [each for beam, row in enumerate(rows) for each in self._grow(beam, *row)]
+        else:
+            ends = enumerate(log_probs[:, EOS_ID].tolist())
+            grown = [self._next(beam, EOS_ID, end, end) for beam, end in ends if end > -math.inf]
+        ended = [each for each in grown if each.tokens[-1] == EOS_ID]
+        self._finished += [each for each in ended if each.standing.complete]
+        self._wrong += [each for each in ended if not each.standing.complete]
+        going = [each for each in grown if each.tokens[-1] != EOS_ID]
+        going = [each for each in going if not each.standing.over] or going
+        self.drafts = [] if self._is_settled(going) else dealt(going, self.width, self.limit)
+
+    def _grow(
+        self, beam: int, log_probs: Tensor, values: Sequence[float], tokens: Sequence[int]
+    ) -> Iterator[Draft]:
+        """What one draft may become: log_probs (V,), and the largest of them with their tokens."""
+        draft, seen, fitting = self.drafts[beam], set[int](), 0
+        may_end = draft.standing.complete or (draft.standing.over and not draft.standing.missing)
+        for token, gained in chain(zip(tokens, values, strict=True), by_likelihood(log_probs)):
+            if not gained > -math.inf:
+                break
+            if token in seen or (token == EOS_ID and not may_end):
+                continue
+            seen.add(token)
+            yield (grown := self._next(beam, token, gained, values[0]))
+            fitting += token != EOS_ID and grown.standing.over == draft.standing.over
+            if fitting == self.config.beam:
+                break
+        helpful = [token for token in self.constraint.helpful(draft.state) if token not in seen]
+        for token, gained in zip(helpful, log_probs[helpful].tolist(), strict=True):
+            if gained > -math.inf:
+                yield self._next(beam, token, gained, values[0])
+
+    def _next(self, beam: int, token: int, gained: float, best: float) -> Draft:
+        _, tokens, chosen, score, lost, state, before = self.drafts[beam]
+        standing = before
+        if token != EOS_ID:
+            state = self.constraint.read(state, token)
+            standing = self.constraint.standing(state)
+        if before.inside is None or standing.rest >= before.rest:
+            chosen, score, lost = chosen + 1, score + gained, lost + best - gained
+        return Draft(beam, (*tokens, token), chosen, score, lost, state, standing)
+
+    def _is_settled(self, going: Sequence[Draft]) -> bool:
+        """As many are finished as the plain beam is wide, and one of them has lost no more than
+        anything that goes on."""
+        if len(self._finished) < self.config.beam:
+            return not going
+        in_time = [each.lost for each in going if not is_late(each, self.limit)]
+        return min(each.lost for each in self._finished) <= min(in_time, default=math.inf)
+
+    def found(self) -> list[Hypothesis]:
+        """The n best, best first; without a complete one, the best of those that miss least."""
+        least = min((each.standing.missing for each in self._wrong), default=0)
+        ended = self._finished or [d for d in self._wrong if d.standing.missing == least]
+        found = [
+            Hypothesis(
+                list(each.tokens[:-1]), each.score / length_penalty(each.chosen, self.config)
+            )
+            for each in ended
+        ]
+        return sorted(found, key=lambda each: each.score, reverse=True)[: self.config.n_best]
+
+
+def is_late(draft: Draft, limit: int) -> bool:
+    """There is no room left for what it misses."""
+    return len(draft.tokens) + draft.standing.rest + 1 > limit
+
+
+def by_likelihood(log_probs: Tensor) -> Iterator[tuple[int, float]]:
+    """log_probs (V,) -> tokens with their log-probabilities, the likeliest first, some twice."""
+    for size in (min(100, len(log_probs)), len(log_probs)):  # few ask for more than a hundred
+        values, tokens = log_probs.topk(size)
+        yield from zip(tokens.tolist(), values.tolist(), strict=True)
+
+
+def dealt(drafts: Sequence[Draft], slots: int, limit: int) -> list[Draft]:
+    """Those that go on, as many as there are slots.
+
+    The slots are dealt in turn to the drafts that miss no phrase, to those that miss one, and so
+    on; and among each of these, in turn, to those between phrases, the likeliest first, and those
+    inside of each one, which has lost least first. The late ones get what is left.
+    """
+    banks: dict[tuple[bool, int], dict[int | None, list[Draft]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for draft in drafts:
+        standing = draft.standing
+        banks[is_late(draft, limit), standing.missing][standing.inside].append(draft)
+    turns = []
+    for (late, missing), parts in banks.items():
+        ranked = []
+        for inside, part in parts.items():
+            if inside is None:
+                part.sort(key=lambda each: each.score / each.chosen, reverse=True)
+            else:
+                part.sort(key=lambda each: each.lost)
+            ranked += [((place, inside is not None), each) for place, each in enumerate(part)]
+        ranked.sort(key=lambda pair: pair[0])
+        turns += [((late, turn, missing), each) for turn, (_, each) in enumerate(ranked)]
+    turns.sort(key=lambda pair: pair[0])
+    return [draft for _, draft in turns[:slots]]

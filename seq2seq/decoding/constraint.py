@@ -1,0 +1,42 @@
+"""What a translation must hold, as a search sees it: a machine that reads its tokens."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Standing(Protocol):
+    """How a translation stands that ends here."""
+
+    @property
+    def missing(self) -> int:
+        """Phrases that are still to come, each as often as that."""
+
+    @property
+    def rest(self) -> int:
+        """Tokens that would do for them."""
+
+    @property
+    def inside(self) -> int | None:
+        """Which of them it ends in the middle of, if any."""
+
+    @property
+    def over(self) -> bool:
+        """Some phrase is there more often than asked, whatever follows."""
+
+    @property
+    def complete(self) -> bool:
+        """Every phrase is there exactly as often as asked."""
+
+
+class Constraint(Protocol):
+    """Phrases, and how often a translation must hold each.
+
+    A state says all there is to know about the tokens read so far; states are never changed.
+    """
+
+    @property
+    def start(self) -> Any: ...
+    def read(self, state: Any, token: int) -> Any: ...
+    def standing(self, state: Any) -> Standing: ...
+    def helpful(self, state: Any) -> Sequence[int]:
+        """Tokens that begin a missing phrase, or go on with one."""

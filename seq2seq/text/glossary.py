@@ -1,0 +1,68 @@
+"""A user's glossary: how terms of the source are to be called in translations."""
+
+from bisect import bisect
+from collections.abc import Iterable, Sequence
+
+from seq2seq.errors import ConfigError
+from seq2seq.text.normalize import clean
+from seq2seq.text.spans import Span
+from seq2seq.text.words import cuts
+
+
+class Glossary:
+    """Source term -> target term, both as they are written.
+
+    A source term in lower case is found in any case, one with a capital only as it is written.
+    """
+
+    def __init__(self, terms: dict[str, str]) -> None:
+        self.terms = terms
+        self._longest = max(map(len, terms), default=0)
+
+    @classmethod
+    def parse(cls, lines: Iterable[str], name: str) -> "Glossary":
+        """Lines of SOURCE TAB TARGET; blank ones are skipped. `name` is told in errors."""
+        terms: dict[str, str] = {}
+        seen: dict[str, int] = {}
+        for number, line in enumerate(lines, start=1):
+            if not clean(line):
+                continue
+            columns = [clean(column) for column in line.split("\t")]
+            if len(columns) != 2:
+                raise ConfigError(
+                    f"{name} line {number} has {len(columns)} columns; a glossary has two, source "
+                    f"term TAB target term."
+                )
+            src, tgt = columns
+            if not src or not tgt:
+                side = "target" if src else "source"
+                raise ConfigError(f"{name} line {number}: the {side} term is empty.")
+            if terms.get(src, tgt) != tgt:
+                raise ConfigError(
+                    f"{name} line {number}: {src!r} is {tgt!r} here but {terms[src]!r} in line "
+                    f"{seen[src]}; keep one of them."
+                )
+            terms[src] = tgt
+            seen.setdefault(src, number)
+        return cls(terms)
+
+    def targets(self, sentence: str, protected: Sequence[Span] = ()) -> list[str]:
+        """The target term of each source term in the sentence, in order.
+
+        Whole words only; from left to right the longest, and none that touches a protected span.
+        """
+        found, places, done = [], cuts(sentence), 0
+        for number, start in enumerate(places):
+            if start < done:
+                continue
+            ends = places[number + 1 : bisect(places, start + self._longest)]
+            for end in reversed(ends):
+                target = self._target(sentence[start:end])
+                if target and all(end <= span.start or span.end <= start for span in protected):
+                    found.append(target)
+                    done = end
+                    break
+        return found
+
+    def _target(self, words: str) -> str | None:
+        return self.terms.get(words, self.terms.get(words.lower()))

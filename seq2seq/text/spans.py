@@ -1,0 +1,49 @@
+"""Parts of a sentence that no translation should touch: addresses, tags, numbers.
+
+A new kind is one pattern: one line in KINDS.
+"""
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+# What neither a URL nor a sentence's end in it holds: space, brackets, quotes, CJK punctuation.
+_STOP = r"\s()<>\[\]{}\"“”„«»\u2018\u2019`|\\\u3000-\u303f\uff00-\uff20\uff3b-\uff40\uff5b-\uff65"
+_ROUND = rf"\([^{_STOP}]*\)"
+_SCHEME = r"\b[A-Za-z][A-Za-z0-9+.-]*://"
+_LEFT = r"(?:(?<!\w)[$€£¥]\s?|(?<![\w.,])[+\u2212-]?)"
+_UNITS = (
+    r"[kcdmµμn]?m[²³2]?|[kmµμ]?g|[kcdm]?l|[mµμn]?s|[kMGTm]?(?:W|V|J|Pa|Hz|Wh)|[kMGT]i?[Bb]|mA|"
+    r"km/h|m/s|mph|ft|mi|lbs?|oz|min|h|px|dpi|°[CF]?|[%‰€$£¥]|USD|EUR|GBP|CHF"
+)
+
+KINDS = {
+    # name    what it looks like
+    "url": rf"(?:{_SCHEME}|\bwww\.)(?:{_ROUND}|[^{_STOP}])*(?:{_ROUND}|[^{_STOP}.,;:!?'])",
+    "email": r"(?<![\w.+-])\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+",
+    "tag": r"</?[A-Za-z_][\w:.-]*(?:\s[^<>]*)?/?>",
+    "number": rf"{_LEFT}\d+(?:[.,:/]\d+)*(?:\s?(?:{_UNITS}))?(?!\w)",
+}  # fmt: skip
+
+
+class Span(NamedTuple):
+    """text is sentence[start:end]."""
+
+    start: int
+    end: int
+    text: str
+
+
+def find_spans(sentence: str, kinds: Collection[str]) -> list[Span]:
+    """Those of these kinds, in order; of two that overlap the longer one, of equals the first."""
+    found = [
+        Span(*match.span(), match[0])
+        for kind in kinds
+        for match in re.finditer(KINDS[kind], sentence)
+    ]
+    found.sort(key=lambda span: (span.start - span.end, span.start))
+    kept: list[Span] = []
+    for span in found:
+        if all(span.end <= other.start or other.end <= span.start for other in kept):
+            kept.append(span)
+    return sorted(kept)

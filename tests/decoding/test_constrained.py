@@ -1,0 +1,236 @@
+"""Search under constraints: all texts that hold the terms are the oracle."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+import torch
+from test_searches import PENALTIES, Model, ToyStepper, config_of, log_probability, random_model
+from torch import Tensor
+
+from seq2seq.config import BOS_ID, EOS_ID, SearchConfig
+from seq2seq.decoding.beam import beam_search
+from seq2seq.decoding.constrained import ConstrainedSearch
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.rules import ForcedPrefix
+from seq2seq.decoding.search import Hypothesis, Rule, length_penalty
+from seq2seq.text.terms import Terms
+
+TERMS: list[list[str]] = [
+    [],
+    ["<"],
+    ["<", "<"],
+    ["<>"],
+    ["<>", "><"],
+    ["<", "<>"],
+    ["<>", "<>"],
+    ["<>", "<><"],
+    ["-", "<>"],
+]
+LIMIT = 6
+
+
+class Letters:
+    """A `Speller` of a toy model's words: each is a letter, none of which makes words."""
+
+    spellings = (b"", b"", b"", b"", b"<", b">", b"-")
+
+    def spell(self, text: str, *, glued: bool = False) -> list[int]:
+        return [self.spellings.index(letter.encode()) for letter in text]
+
+
+class Overlapping(Letters):
+    """The same text can be written in several ways."""
+
+    spellings = (b"", b"", b"", b"", b"<", b"<>", b">")
+
+
+def text_of(tokens: Sequence[int], speller: Letters) -> str:
+    return b"".join(speller.spellings[token] for token in tokens).decode()
+
+
+def times(term: str, text: str) -> int:
+    return sum(text.startswith(term, at) for at in range(len(text)))
+
+
+def asked(terms: Sequence[str]) -> dict[str, int]:
+    return {term: sum(times(term, other) for other in terms) for term in terms}
+
+
+def holds(tokens: Sequence[int], terms: Sequence[str], speller: Letters) -> bool:
+    text = text_of(tokens, speller)
+    return all(times(term, text) == often for term, often in asked(terms).items())
+
+
+def score_of(model: Model, tokens: Sequence[int], terms: Terms, config: SearchConfig) -> float:
+    """Log-probability of the tokens that do not go on with a term, over their length penalty."""
+    state, total, chosen = terms.start, 0.0, 0
+    for place, token in enumerate((*tokens, EOS_ID)):
+        before = terms.standing(state)
+        if token != EOS_ID:
+            state = terms.read(state, token)
+        if before.inside is None or terms.standing(state).rest >= before.rest:
+            total, chosen = total + model(tuple(tokens[:place]))[token], chosen + 1
+    return total / length_penalty(chosen, config)
+
+
+def constrained(
+    models: Sequence[Model],
+    terms: Sequence[Sequence[str]],
+    config: SearchConfig,
+    *,
+    speller: Letters | None = None,
+    limits: Sequence[int] = (),
+    rules: Sequence[Rule] = (),
+) -> list[list[Hypothesis]]:
+    search = ConstrainedSearch([Terms(each, speller or Letters()) for each in terms])
+    limited = torch.tensor(limits or [LIMIT] * len(models))
+    return search(ToyStepper(models), limited, BOS_ID, config, rules)
+
+
+@pytest.mark.parametrize(
+    ("texts", "speller"),
+    [*((each, Letters()) for each in TERMS), *((each, Overlapping()) for each in TERMS[:-1])],
+    ids=lambda each: "+".join(each) if isinstance(each, list) else type(each).__name__,
+)
+@pytest.mark.parametrize(("penalty", "alpha"), PENALTIES[::2])
+def test_search_of_full_width_finds_the_best_of_all_that_hold_the_terms(
+    texts: list[str], penalty: Literal["length", "gnmt"], alpha: float, speller: Letters
+) -> None:
+    terms = Terms(texts, speller)
+    config = config_of(400, n_best=400, length_penalty=penalty, alpha=alpha)
+    (found,) = constrained([random_model(1)], [texts], config, speller=speller)
+    every = itertools.chain.from_iterable(
+        itertools.product((4, 5, 6), repeat=size) for size in range(LIMIT)
+    )
+    best = [
+        Hypothesis(list(tokens), score_of(random_model(1), tokens, terms, config))
+        for tokens in every
+        if holds(tokens, texts, speller)
+    ]
+    best.sort(key=lambda each: each.score, reverse=True)
+    assert len(best) > 3
+    assert len(found) == min(len(best), 400)
+    assert [each.score for each in found] == pytest.approx([e.score for e in best[: len(found)]])
+    assert found[0].tokens == best[0].tokens
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_whatever_the_width_every_term_is_there_exactly_as_often_as_asked(beam: int) -> None:
+    texts = [TERMS[seed % len(TERMS)] for seed in range(45)]
+    models = [random_model(seed, memory=seed % 4) for seed in range(45)]
+    config = config_of(beam, n_best=beam, alpha=1.0)
+    found = constrained(models, texts, config, limits=[12 + seed % 5 for seed in range(45)])
+    for terms, hypotheses in zip(texts, found, strict=True):
+        assert hypotheses
+        assert all(holds(each.tokens, terms, Letters()) for each in hypotheses)
+
+
+def test_a_wide_beam_is_seldom_far_from_the_best_and_a_narrow_one_never_above_it() -> None:
+    full, better = config_of(400), 0
+    models = [random_model(seed) for seed in range(8)]
+    texts = [TERMS[1 + seed] for seed in range(8)]
+    best = constrained(models, texts, full)
+    for beam in (1, 5):
+        found = constrained(models, texts, config_of(beam))
+        for one, other in zip(found, best, strict=True):
+            assert one[0].score <= other[0].score + 1e-5
+            better += one[0].tokens == other[0].tokens
+    assert better >= 10
+
+
+def test_a_score_without_given_tokens_is_that_of_the_plain_search() -> None:
+    for seed in range(10):
+        for best in constrained([random_model(seed)], [["<", "-"]], config_of(4, n_best=4))[0]:
+            whole = log_probability(random_model(seed), best.tokens)
+            assert best.score == pytest.approx(whole)
+
+
+def test_without_terms_the_best_of_full_width_is_what_beam_search_finds() -> None:
+    for seed in range(10):
+        (plain,) = beam_search(
+            ToyStepper([random_model(seed)]), torch.tensor([4]), BOS_ID, config_of(40, n_best=9)
+        )
+        (found,) = constrained([random_model(seed)], [[]], config_of(40, n_best=9), limits=[4])
+        assert [each.tokens for each in found] == [each.tokens for each in plain]
+        assert [e.score for e in found] == pytest.approx([e.score for e in plain])
+
+
+def test_a_batch_of_sentences_is_each_sentence_alone() -> None:
+    config = config_of(3, n_best=3, alpha=0.6)
+    models = [random_model(seed) for seed in range(18)]
+    texts = [TERMS[seed % len(TERMS)] for seed in range(18)]
+    limits = [5 + seed % 7 for seed in range(18)]
+    together = constrained(models, texts, config, limits=limits)
+    for model, terms, limit, found in zip(models, texts, limits, together, strict=True):
+        assert constrained([model], [terms], config, limits=[limit]) == [found]
+
+
+def test_what_does_not_fit_into_the_limit_is_the_best_of_what_misses_least() -> None:
+    (found,) = constrained([random_model(0)], [["<>", "-", "-"]], config_of(300), limits=[4])
+    assert len(found[0].tokens) == 3
+    text = text_of(found[0].tokens, Letters())
+    assert sum(min(times(term, text), n) for term, n in {"<>": 1, "-": 2}.items()) == 2
+    (found,) = constrained([random_model(0)], [["<>"]], config_of(3), limits=[1])
+    assert [each.tokens for each in found] == [[]]
+
+
+def test_a_rule_is_kept_even_where_it_breaks_a_constraint() -> None:
+    rules = [ForcedPrefix([Request([4], prefix=[4, 4, 4])])]
+    (found,) = constrained([random_model(0)], [["<", "-"]], config_of(3), rules=rules)
+    assert found[0].tokens[:3] == [4, 4, 4]
+    assert 6 in found[0].tokens
+
+
+def test_a_model_that_has_diverged_finds_nothing() -> None:
+    class Diverged(ToyStepper):
+        def step(self, tokens: Tensor) -> Tensor:
+            return super().step(tokens) * torch.nan
+
+    search = ConstrainedSearch([Terms(["<"], Letters())])
+    assert search(Diverged([random_model(0)]), torch.tensor([9]), BOS_ID, config_of(3)) == [[]]
+
+
+def test_a_term_is_put_where_the_model_gives_up_least() -> None:
+    """The model wants "- - - end", and takes "<" best after two of them."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        dashes, there = said.count(6), 4 in said
+        likely = {4: -1.0 if dashes == 2 else -5.0, 6: -0.1, EOS_ID: -7.0, 5: -9.0}
+        if dashes == 3:
+            likely |= {EOS_ID: -0.1, 6: -7.0}
+        if there:
+            likely[5] = -20.0  # how unlikely the rest of the term is does not matter
+        return [likely.get(token, float("-inf")) for token in range(7)]
+
+    for beam in (2, 3, 5):
+        (found,) = constrained([model], [["<>"]], replace(config_of(beam), alpha=1.0), limits=[20])
+        assert text_of(found[0].tokens, Letters()) == "--<>-"
+
+
+def test_many_terms_do_not_make_the_search_wider_than_four_plain_ones() -> None:
+    asked_for = []
+
+    class Watched(ToyStepper):
+        def start(self, width: int) -> None:
+            asked_for.append(width)
+            super().start(width)
+
+    for terms in ([], ["-"], ["-"] * 2, ["-"] * 9):
+        search = ConstrainedSearch([Terms(terms, Letters())])
+        (found,) = search(Watched([random_model(0)]), torch.tensor([20]), BOS_ID, config_of(5))
+        assert text_of(found[0].tokens, Letters()).count("-") == len(terms)
+    assert asked_for == [5, 10, 15, 20]
+
+
+def test_random_terms_of_random_models_are_held_if_there_is_room() -> None:
+    for seed in range(30):
+        rng = random.Random(seed)
+        texts = ["".join(rng.choices("<>-", k=rng.randint(1, 3))) for _ in range(rng.randint(1, 3))]
+        room = 12 + sum(len(term) * often for term, often in asked(texts).items())
+        (found,) = constrained([random_model(seed)], [texts], config_of(4), limits=[room])
+        possible = holds(found[0].tokens, texts, Letters())
+        assert possible, (texts, text_of(found[0].tokens, Letters()))
