@@ -32,6 +32,7 @@ VERBS = {
     "plot": "draw training curves, or heat maps of where a model looks",
     "export": "write a model in the format of another library, and compare",
     "average": "average checkpoints of a run into a model folder",
+    "convert": "make a model folder of another toolkit's model",
 }
 
 

@@ -60,16 +60,19 @@ LIBRARIES = {
     "jsonargparse":      "apps.train",
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
-    "safetensors":       "model_folder",
+    "safetensors":       "model_folder interop.marian",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
-    "numpy":             "data evaluation.significance evaluation.pairwise",
+    "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",
     "filelock":          "data.cache",
     "lxml":              "data.formats",
     "polib":             "data.formats",
     "datasets":          "data.huggingface",
     "ctranslate2":       "interop",
     "matplotlib":        "reports",
+    "transformers":      "interop",
+    "onnx":              "interop",
+    "onnxruntime":       "interop",
 }  # fmt: skip
 
 

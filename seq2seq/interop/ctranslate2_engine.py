@@ -9,12 +9,13 @@ from torch import Tensor
 from seq2seq.config import SearchConfig, one_of
 from seq2seq.data.batch import Ids
 from seq2seq.decoding.request import Request
-from seq2seq.decoding.search import Hypothesis, length_penalty
+from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.refusal import Abilities, refuse, unable
+from seq2seq.interop.refusal import Abilities, refuse_search
+from seq2seq.interop.scored import scored
 
 ABILITIES: Abilities = {
     "beam": None,
@@ -47,7 +48,7 @@ class CTranslate2Engine:
         }
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        refuse_unable(batch, config)
+        refuse_search("ctranslate2", batch, config, ABILITIES, REQUESTS)
         limits = [
             min(config.max_length(len(each.src), len(each.prefix)), self.max_length)
             for each in batch
@@ -62,7 +63,7 @@ class CTranslate2Engine:
             # It scores neither a prefix nor the end that a limit brings.
             if odd or request.prefix or any(len(each.tokens) >= limit for each in best):
                 cut = [each.tokens[: limit - 1] for each in found[row]]
-                found[row] = self._scored(request.src, cut, config)
+                found[row] = scored(self, request.src, cut, config)
         return [each[: config.n_best] for each in found]
 
     def _translate(
@@ -92,16 +93,6 @@ class CTranslate2Engine:
             for each in told
         ]
 
-    def _scored(
-        self, src: Ids, translations: Sequence[list[int]], config: SearchConfig
-    ) -> list[Hypothesis]:
-        """Translations of one sentence with our scores, best first, equal ones once."""
-        different = [list(tokens) for tokens in dict.fromkeys(map(tuple, translations))]
-        rows = self.log_probs([src] * len(different), different)
-        scores = [float(row.sum()) / length_penalty(len(row), config) for row in rows]
-        found = map(Hypothesis, different, scores)
-        return sorted(found, key=lambda each: each.score, reverse=True)
-
     def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
         told = self.translator.score_batch(
@@ -122,14 +113,6 @@ class CTranslate2Engine:
             "engine=ctranslate2 does not tell where each layer and head looks: alignments and "
             "attention are the native engine's."
         )
-
-
-def refuse_unable(batch: Sequence[Request], config: SearchConfig) -> None:
-    """Raise one ConfigError about all settings and wishes that it cannot follow."""
-    found = unable(config, ABILITIES, "search.")
-    wishes = [unable(each, REQUESTS, "") for each in batch]
-    found += dict.fromkeys(wish for each in wishes for wish in each)
-    refuse("engine=ctranslate2 cannot search like this", found)
 
 
 def open_engine(exported: Exported, device: str, precision: str) -> CTranslate2Engine:

@@ -5,7 +5,11 @@ from contextlib import contextmanager
 
 from seq2seq.errors import ConfigError
 
-TARGETS = {"ctranslate2": "seq2seq.interop.ctranslate2"}
+TARGETS = {
+    "ctranslate2": "seq2seq.interop.ctranslate2",
+    "huggingface": "seq2seq.interop.huggingface",
+    "onnx": "seq2seq.interop.onnx",
+}
 """A module each, see `targets.Target`, which is imported when it is asked for."""
 
 

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
+from seq2seq.config import SearchConfig
+from seq2seq.decoding.request import Request
 from seq2seq.errors import ConfigError
 
 Abilities = Mapping[str, Collection[object] | None]
@@ -32,3 +34,17 @@ def refuse(what: str, found: Sequence[str]) -> None:
     """Raise one ConfigError about all of them."""
     if found:
         raise ConfigError(f"{what}: {' '.join(found)}")
+
+
+def refuse_search(
+    engine: str,
+    batch: Sequence[Request],
+    config: SearchConfig,
+    abilities: Abilities,
+    requests: Abilities,
+) -> None:
+    """Raise one ConfigError about all settings and wishes that an engine cannot follow."""
+    found = unable(config, abilities, "search.")
+    wishes = [unable(each, requests, "") for each in batch]
+    found += dict.fromkeys(wish for each in wishes for wish in each)
+    refuse(f"engine={engine} cannot search like this", found)

@@ -86,7 +86,7 @@ class Subwords:
     def _learned(self) -> dict[str, int]:
         """The pieces of text, and their ids."""
         model = self._model
-        special = (model.IsControl, model.IsUnknown, model.IsByte)
+        special = (model.IsControl, model.IsUnknown, model.IsByte, model.IsUnused)
         return {
             str(model.IdToPiece(i)): i
             for i in range(len(self))

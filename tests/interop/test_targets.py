@@ -13,7 +13,7 @@ from every_option import opened, options, random_model
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, ModelFolderError
-from seq2seq.interop import ctranslate2, targets
+from seq2seq.interop import ctranslate2, huggingface, onnx, targets
 from seq2seq.interop.agreement import compare
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
@@ -31,7 +31,7 @@ DESCRIPTION: dict[str, Any] = {
     "tgt_lang": "de",
     "format_version": 1,
 }
-TYPED: list[Target] = [ctranslate2]
+TYPED: list[Target] = [ctranslate2, huggingface, onnx]
 """For mypy: these modules have what a target has."""
 
 every_target = pytest.mark.parametrize("name", TARGETS)

@@ -1,0 +1,38 @@
+"""Make a model folder of another toolkit's model.
+
+What comes out translates, is fine-tuned (fit --init_from) and exported like a model of ours. No
+code in the files is run.
+"""
+
+import argparse
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from seq2seq.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="their folder or file")
+    parser.add_argument("output", metavar="MODEL", type=Path, help="the model folder to write")
+    parser.add_argument("--from", dest="format", help="their format; default: what it looks like")
+    parser.add_argument("--src-lang", metavar="CODE", help="language, where theirs names none")
+    parser.add_argument("--tgt-lang", metavar="CODE", help="language, where theirs names none")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read, write, say what it is."""
+    if args.output.is_file() or (args.output.is_dir() and any(args.output.iterdir())):
+        raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
+    from seq2seq.interop.sources import read
+    from seq2seq.model_folder import save_model
+
+    saved = read(args.source, args.format)
+    saved = replace(
+        saved,
+        src_lang=args.src_lang or saved.src_lang,
+        tgt_lang=args.tgt_lang or saved.tgt_lang,
+    )
+    save_model(saved, args.output)
+    settings = ", ".join(f"{name} {value}" for name, value in asdict(saved.network.config).items())
+    print(f"{args.output}: {settings}")

@@ -1,0 +1,127 @@
+"""Search with Hugging Face's `generate`, whose greedy search is ours."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
+from seq2seq.data.batch import Ids, make_batch, pad
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import NEVER_SAID
+from seq2seq.errors import ConfigError
+from seq2seq.interop.exported import Exported
+from seq2seq.interop.extras import extra
+from seq2seq.interop.refusal import Abilities, refuse_search
+from seq2seq.interop.scored import scored
+from seq2seq.translator import PRECISIONS
+
+ABILITIES: Abilities = {
+    "beam": None,
+    "n_best": None,
+    "length_penalty": ["length"],
+    "alpha": None,
+    "max_length_ratio": None,
+    "max_length_offset": None,
+}
+REQUESTS: Abilities = {"src": None, "prefix": None}
+
+
+class HuggingFaceEngine:
+    """An `Engine` of an exported `MarianMTModel` or `PegasusForConditionalGeneration`."""
+
+    parallel = 1
+
+    def __init__(self, model: Any, max_length: int | None) -> None:
+        assert max_length is not None
+        self.model, self.max_length = model, max_length
+        self.start_id = int(model.generation_config.decoder_start_token_id)
+
+    def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        refuse_search("huggingface", batch, config, ABILITIES, REQUESTS)
+        results: list[list[Hypothesis]] = [[] for _ in batch]
+        for rows in by_prefix_length(batch):
+            requests = [batch[row] for row in rows]
+            limits = [
+                min(config.max_length(len(each.src)) + len(each.prefix), self.max_length)
+                for each in requests
+            ]
+            told = self._generate(requests, max(limits), config)
+            for row, request, limit, ids in zip(rows, requests, limits, told, strict=True):
+                cut = [each[: limit - 1] for each in ids]
+                results[row] = scored(self, request.src, cut, config)[: config.n_best]
+        return results
+
+    def _generate(
+        self, batch: Sequence[Request], limit: int, config: SearchConfig
+    ) -> list[list[list[int]]]:
+        """The whole beam of each, without special tokens; all prefixes are of one length."""
+        beams: dict[str, object] = {
+            "num_beams": config.beam,
+            "num_return_sequences": config.beam,  # the best may be another one where a limit cuts
+            "length_penalty": config.alpha,
+            "early_stopping": True,  # when as many beams have ended: as our search
+        }
+        told = self.model.generate(
+            **self._source([each.src for each in batch]),
+            decoder_input_ids=self._tensor([[self.start_id, *each.prefix] for each in batch]),
+            max_length=limit + 1,  # counts the start token
+            **beams if config.beam > 1 else {},
+        )
+        texts = [ids[1:] for ids in told.tolist()]
+        texts = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in texts]
+        return [texts[n : n + config.beam] for n in range(0, len(texts), config.beam)]
+
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
+        batch = make_batch(src, tgt, self.start_id)
+        with torch.inference_mode():
+            logits = self.model(
+                **self._source(src), decoder_input_ids=batch.tgt_in.to(self.model.device)
+            ).logits
+        said = batch.tgt_out
+        rows = logits.float().log_softmax(-1).cpu().gather(2, said[..., None])[..., 0]  # (B, T)
+        rows = rows.masked_fill(torch.isin(said, torch.tensor(NEVER_SAID)), -torch.inf)
+        return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
+
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        """It keeps that to itself."""
+        raise ConfigError(
+            "engine=huggingface does not tell where each layer and head looks: alignments and "
+            "attention are the native engine's."
+        )
+
+    def _source(self, src: Sequence[Ids]) -> dict[str, Tensor]:
+        ids = self._tensor([[*each, EOS_ID] for each in src])
+        return {"input_ids": ids, "attention_mask": (ids != PAD_ID).long()}
+
+    def _tensor(self, rows: Sequence[Ids]) -> Tensor:
+        padded: Tensor = pad(rows)[0].to(self.model.device)
+        return padded
+
+
+def by_prefix_length(batch: Sequence[Request]) -> Iterator[list[int]]:
+    """Numbers of requests that go together: there is no padding in front of a translation."""
+    for length in sorted({len(each.prefix) for each in batch}):
+        yield [row for row, each in enumerate(batch) if len(each.prefix) == length]
+
+
+def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceEngine:
+    """On a device and in a type as for our own network."""
+    with extra("huggingface"):
+        import transformers
+    one_of("precision", precision, PRECISIONS)
+    transformers.utils.logging.disable_progress_bar()
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        exported.folder, local_files_only=True, dtype=PRECISIONS[precision]
+    )
+    try:
+        model = model.to(torch.device(device))
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={device} cannot be used: {reason}") from None
+    return HuggingFaceEngine(model.eval(), exported.about.max_length)

@@ -1,0 +1,278 @@
+"""ONNX: the encoder, and one step of the decoder with its cache, as two graphs.
+
+encoder.onnx: src (B, S), the end token last, and src_lens (B,)
+    -> memory (L, 2, B, H, S, E): keys and values for the cross-attention of each decoder layer
+decoder.onnx: tokens (B,), the ones said last, cache (L, 2, B, H, T, E) of those before, memory and
+    src_lens -> logits (B, V) of what comes next, new_cache (L, 2, B, H, T + 1, E)
+
+The first token is the start token and its cache is empty (T = 0). Beams are rows of their own: they
+take their sentence's memory along. The start token's id is in the properties of decoder.onnx.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.config import ModelConfig
+from seq2seq.engine import ScoringEngine
+from seq2seq.interop.exported import Exported
+from seq2seq.interop.extras import extra
+from seq2seq.interop.onnx_engine import DECODER, ENCODER, open_engine
+from seq2seq.interop.refusal import Abilities, unable
+from seq2seq.model_folder import SavedModel
+from seq2seq.nn.attention import MultiHeadAttention
+from seq2seq.nn.embedding import TokenEmbedding
+from seq2seq.nn.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
+from seq2seq.nn.transformer import Transformer
+
+if TYPE_CHECKING:
+    from seq2seq.interop.onnx_graph import Graph
+
+QUANTIZATIONS = ()
+ABILITIES: Abilities = {
+    "src_vocab_size": None,
+    "tgt_vocab_size": None,
+    "d_model": None,
+    "heads": None,
+    "head_dim": None,
+    "ff_dim": None,
+    "encoder_layers": None,
+    "decoder_layers": None,
+    "norm": ("pre", "post"),
+    "activation": ("relu", "gelu", "silu", "swiglu"),
+    "positions": ("sinusoidal", "learned"),
+    "max_positions": None,
+    "tie": None,
+    "bias": None,
+    "output_bias": None,
+    "scale_embeddings": None,
+    "start_token": ("bos", "pad"),
+}
+LOWEST = torch.finfo(torch.float32).min
+
+
+def obstacles(config: ModelConfig) -> list[str]:
+    """What these graphs cannot represent, each with what to change."""
+    found = []
+    if config.decoder_layers == 0:
+        found.append(
+            "model.decoder_layers=0: there the cache of a layer counts the positions; train with 1 "
+            "or more."
+        )
+    return found + unable(config, ABILITIES, "model.")
+
+
+def longest(config: ModelConfig) -> int | None:
+    """Sinusoids are computed: they reach any length."""
+    return config.max_positions if config.positions == "learned" else None
+
+
+def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None:
+    """Write both graphs."""
+    assert quantize is None, "QUANTIZATIONS is empty"
+    with extra("onnx"):
+        import onnx
+
+        from seq2seq.interop.onnx_graph import Graph
+    onnx.save(encoder(saved.network, Graph()), folder / ENCODER)
+    onnx.save(decoder(saved.network, Graph()), folder / DECODER)
+
+
+def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
+    """Ready to translate."""
+    return open_engine(exported, device, precision)
+
+
+def encoder(network: Transformer, graph: "Graph") -> Any:
+    """The model of encoder.onnx; inside, x is (B * S, D)."""
+    config = network.config
+    shape = graph.op("Shape", "src")  # [B, S]
+    length = graph.op("Gather", shape, graph.integer(1))
+    steps = graph.op("Range", graph.integer(0), length, graph.integer(1))  # (S,)
+    last = graph.op("Unsqueeze", "src_lens", graph.integers(1))  # (B, 1)
+    mask = graph.op("Unsqueeze", graph.op("Less", steps, last), graph.integers(1, 2))
+    x = embedded(graph, network.src_embedding, "src")  # (B, S, D)
+    x = graph.op("Add", x, positions(graph, network.src_positions, config, steps))
+    x = graph.op("Reshape", x, graph.integers(-1, config.d_model))
+    by_sentence = graph.op("Concat", shape, graph.integers(-1, config.head_width), axis=0)
+
+    def heads(layer: nn.Linear, y: str) -> str:
+        split = graph.op("Reshape", linear(graph, layer, y), by_sentence)  # (B, S, H, E)
+        return graph.op("Transpose", split, perm=[0, 2, 1, 3])
+
+    for layer in network.encoder:
+        assert isinstance(layer, EncoderLayer)
+
+        def look(y: str, attention: MultiHeadAttention = layer.self_attention) -> str:
+            query, key, value = (
+                heads(each, y) for each in (attention.query, attention.key, attention.value)
+            )
+            return attended(graph, attention, query, key, value, mask)
+
+        x = residual(graph, layer.self_residual, x, look)
+        x = fed_forward(graph, layer.feed_forward_residual, layer.feed_forward, x)
+    x = normalised(graph, network.encoder_norm, x)
+    memory = []
+    for layer in network.decoder:
+        assert isinstance(layer, DecoderLayer)
+        attention = layer.cross_attention
+        memory.append(pair(graph, heads(attention.key, x), heads(attention.value, x)))
+    graph.name(graph.op("Concat", *memory, axis=0), "memory")
+    return graph.model(
+        {"src": ("int64", "BS"), "src_lens": ("int64", "B")},
+        {"memory": memory_shape(config, "S")},
+        {},
+    )
+
+
+def decoder(network: Transformer, graph: "Graph") -> Any:
+    """The model of decoder.onnx; inside, x is (B, D)."""
+    config = network.config
+    said = graph.op("Gather", graph.op("Shape", "cache"), graph.integers(4))  # [T]
+    source = graph.op("Gather", graph.op("Shape", "memory"), graph.integer(4))  # S
+    steps = graph.op("Range", graph.integer(0), source, graph.integer(1))  # (S,)
+    last = graph.op("Unsqueeze", "src_lens", graph.integers(1))  # (B, 1)
+    mask = graph.op("Unsqueeze", graph.op("Less", steps, last), graph.integers(1, 2))
+    x = embedded(graph, network.tgt_embedding, "tokens")  # (B, D)
+    x = graph.op("Add", x, positions(graph, network.tgt_positions, config, said))
+    by_row = graph.integers(0, -1, 1, config.head_width)
+
+    def heads(layer: nn.Linear, y: str) -> str:
+        return graph.op("Reshape", linear(graph, layer, y), by_row)  # (B, H, 1, E)
+
+    def stored(tensor: str, number: int, which: int) -> str:
+        """Keys (0) or values (1) of a layer, (B, H, ., E)."""
+        layer = graph.op("Gather", tensor, graph.integer(number), axis=0)
+        return graph.op("Gather", layer, graph.integer(which), axis=0)
+
+    cache = []
+    for number, layer in enumerate(network.decoder):
+        assert isinstance(layer, DecoderLayer)
+        self_attention, cross_attention = layer.self_attention, layer.cross_attention
+
+        def look_back(
+            y: str, attention: MultiHeadAttention = self_attention, number: int = number
+        ) -> str:
+            key, value = (
+                graph.op("Concat", stored("cache", number, which), heads(each, y), axis=2)
+                for which, each in enumerate((attention.key, attention.value))
+            )
+            cache.append(pair(graph, key, value))
+            return attended(graph, attention, heads(attention.query, y), key, value, None)
+
+        def look_at_source(
+            y: str, attention: MultiHeadAttention = cross_attention, number: int = number
+        ) -> str:
+            key, value = (stored("memory", number, which) for which in (0, 1))
+            return attended(graph, attention, heads(attention.query, y), key, value, mask)
+
+        x = residual(graph, layer.self_residual, x, look_back)
+        x = residual(graph, layer.cross_residual, x, look_at_source)
+        x = fed_forward(graph, layer.feed_forward_residual, layer.feed_forward, x)
+    x = normalised(graph, network.decoder_norm, x)
+    graph.name(linear(graph, network.output, x), "logits")
+    graph.name(graph.op("Concat", *cache, axis=0), "new_cache")
+    return graph.model(
+        {
+            "tokens": ("int64", "B"),
+            "cache": ("float", memory_shape(config, "T")),
+            "memory": ("float", memory_shape(config, "S")),
+            "src_lens": ("int64", "B"),
+        },
+        {
+            "logits": ("B", config.tgt_vocab_size),
+            "new_cache": memory_shape(config, "T + 1"),
+        },
+        {"start_id": str(network.start_id)},
+    )
+
+
+def memory_shape(config: ModelConfig, length: str) -> list[int | str]:
+    """Of keys and values of all decoder layers."""
+    return [config.decoder_layers, 2, "B", config.heads, length, config.head_width]
+
+
+def embedded(graph: "Graph", embedding: TokenEmbedding, tokens: str) -> str:
+    rows = graph.op("Gather", graph.weight(embedding.weight), tokens)
+    return graph.op("Mul", rows, graph.number(embedding.scale))
+
+
+def positions(graph: "Graph", module: nn.Module, config: ModelConfig, numbers: str) -> str:
+    """numbers (N,) -> (N, D)."""
+    if config.positions == "learned":
+        assert isinstance(module.table, Tensor)
+        return graph.op("Gather", graph.weight(module.table), numbers)
+    rates = torch.exp(torch.arange(0, config.d_model, 2) * (-math.log(10000.0) / config.d_model))
+    column = graph.op("Unsqueeze", graph.op("Cast", numbers, to=1), graph.integers(1))
+    angles = graph.op("Mul", column, graph.weight(rates))  # (N, D / 2)
+    return graph.op("Concat", graph.op("Sin", angles), graph.op("Cos", angles), axis=1)
+
+
+def attended(
+    graph: "Graph",
+    attention: MultiHeadAttention,
+    query: str,
+    key: str,
+    value: str,
+    mask: str | None,
+) -> str:
+    """query (B, H, Q, E), key and value (B, H, K, E), mask (B, 1, 1, K) -> (B * Q, D)."""
+    scale = graph.number(1 / math.sqrt(attention.head_dim))
+    turned = graph.op("Transpose", key, perm=[0, 1, 3, 2])
+    scores = graph.op("MatMul", graph.op("Mul", query, scale), turned)  # (B, H, Q, K)
+    if mask is not None:
+        scores = graph.op("Where", mask, scores, graph.number(LOWEST))
+    mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)  # (B, H, Q, E)
+    mixed = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
+    inner = attention.output.in_features
+    merged = graph.op("Reshape", mixed, graph.integers(-1, inner))  # (B * Q, H * E)
+    return linear(graph, attention.output, merged)
+
+
+def fed_forward(graph: "Graph", around: Residual, layer: FeedForward, x: str) -> str:
+    """x (N, D) -> (N, D), the residual around it included."""
+
+    def inside(y: str) -> str:
+        inner = activated(graph, layer, linear(graph, layer.inner, y))  # (N, F)
+        if layer.gate is not None:
+            inner = graph.op("Mul", inner, linear(graph, layer.gate, y))
+        return linear(graph, layer.outer, inner)
+
+    return residual(graph, around, x, inside)
+
+
+def activated(graph: "Graph", layer: FeedForward, x: str) -> str:
+    if layer.activation is F.silu:
+        return graph.op("Mul", x, graph.op("Sigmoid", x))
+    return graph.op({F.relu: "Relu", F.gelu: "Gelu"}[layer.activation], x)
+
+
+def residual(graph: "Graph", around: Residual, x: str, inside: Callable[[str], str]) -> str:
+    if around.pre:
+        return graph.op("Add", x, inside(normalised(graph, around.norm, x)))
+    return normalised(graph, around.norm, graph.op("Add", x, inside(x)))
+
+
+def normalised(graph: "Graph", norm: nn.Module, x: str) -> str:
+    """By a LayerNorm, or by nothing."""
+    if not isinstance(norm, nn.LayerNorm):
+        return x
+    weights = graph.weight(norm.weight), graph.weight(norm.bias)
+    return graph.op("LayerNormalization", x, *weights, epsilon=norm.eps)
+
+
+def linear(graph: "Graph", layer: nn.Linear, x: str) -> str:
+    """x (N, inputs) -> (N, outputs)."""
+    bias = [] if layer.bias is None else [graph.weight(layer.bias)]
+    return graph.op("Gemm", x, graph.weight(layer.weight), *bias, transB=1)
+
+
+def pair(graph: "Graph", key: str, value: str) -> str:
+    """Two of (B, H, K, E) -> (1, 2, B, H, K, E)."""
+    both = [graph.op("Unsqueeze", each, graph.integers(0, 1)) for each in (key, value)]
+    return graph.op("Concat", *both, axis=1)

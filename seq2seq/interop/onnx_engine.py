@@ -1,0 +1,127 @@
+"""Our search over onnxruntime: what the decoder computes comes from the graphs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import EOS_ID, SearchConfig, one_of
+from seq2seq.data.batch import Ids, make_batch, pad
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.rules import rules_for
+from seq2seq.decoding.search import Hypothesis
+from seq2seq.engine import NEVER_SAID, SEARCHES
+from seq2seq.errors import ConfigError
+from seq2seq.interop.exported import Exported
+from seq2seq.interop.extras import extra
+from seq2seq.interop.refusal import Abilities, refuse_search
+
+ABILITIES: Abilities = {
+    "beam": None,
+    "n_best": None,
+    "length_penalty": None,
+    "alpha": None,
+    "max_length_ratio": None,
+    "max_length_offset": None,
+}
+REQUESTS: Abilities = {"src": None, "prefix": None}
+ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+class OnnxStepper:
+    """Two graphs as a search sees them: a `decoding.search.Stepper` over one batch."""
+
+    def __init__(self, encoder: Any, decoder: Any, src: Tensor, src_lens: Tensor) -> None:
+        self.decoder = decoder
+        (memory,) = encoder.run(None, {"src": src.numpy(), "src_lens": src_lens.numpy()})
+        self.memory, self.src_lens = torch.from_numpy(memory), src_lens  # (L, 2, B, H, S, E)
+        self.cache, self.width = self.memory[:, :, :, :, :0], 1
+
+    def start(self, width: int) -> None:
+        rows = torch.arange(len(self.src_lens)).repeat_interleave(width)
+        self.width = width
+        self._take(rows)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        logits, cache = self.decoder.run(
+            None,
+            {
+                "tokens": tokens.numpy(),
+                "cache": self.cache.numpy(),
+                "memory": self.memory.numpy(),
+                "src_lens": self.src_lens.numpy(),
+            },
+        )
+        self.cache = torch.from_numpy(cache)
+        log_probs = torch.from_numpy(logits).log_softmax(dim=-1)  # (R, V)
+        log_probs[:, NEVER_SAID] = -torch.inf
+        return log_probs
+
+    def select(self, sentences: Tensor, beams: Tensor) -> None:
+        self._take((sentences[:, None] * self.width + beams).flatten())
+
+    def _take(self, rows: Tensor) -> None:
+        self.cache, self.memory = self.cache[:, :, rows], self.memory[:, :, rows]
+        self.src_lens = self.src_lens[rows]
+
+
+class OnnxEngine:
+    """An `Engine` of an encoder and a decoder."""
+
+    parallel = 1
+
+    def __init__(self, encoder: Any, decoder: Any, start_id: int, max_length: int | None) -> None:
+        self.encoder, self.decoder = encoder, decoder
+        self.start_id, self.max_length = start_id, max_length
+
+    def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+        refuse_search("onnx", batch, config, ABILITIES, REQUESTS)
+        lengths = [config.max_length(len(each.src)) + len(each.prefix) for each in batch]
+        limits = torch.tensor(lengths)
+        if self.max_length is not None:
+            limits = limits.clamp(max=self.max_length)
+        stepper = self._stepper([each.src for each in batch])
+        search = SEARCHES["greedy" if config.beam == 1 else "beam"]
+        return search(stepper, limits, self.start_id, config, rules_for(batch, config))
+
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
+        batch, stepper = make_batch(src, tgt, self.start_id), self._stepper(src)
+        steps = zip(batch.tgt_in.unbind(1), batch.tgt_out.unbind(1), strict=True)
+        found = [stepper.step(last).gather(1, said[:, None]) for last, said in steps]  # (B, 1) each
+        rows = torch.cat(found, dim=1)  # (B, T)
+        return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
+
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        """The graphs keep that to themselves."""
+        raise ConfigError(
+            "engine=onnx does not tell where each layer and head looks: alignments and attention "
+            "are the native engine's."
+        )
+
+    def _stepper(self, src: Sequence[Ids]) -> OnnxStepper:
+        return OnnxStepper(self.encoder, self.decoder, *pad([[*each, EOS_ID] for each in src]))
+
+
+def open_engine(exported: Exported, device: str, precision: str) -> OnnxEngine:
+    """In fp32, which is what is stored; on a CPU in as many threads as torch has."""
+    with extra("onnx"):
+        import onnxruntime
+    one_of("precision", precision, ["fp32"])
+    kind = device.partition(":")[0]
+    if kind == "auto":
+        kind = "cuda" if PROVIDERS["cuda"] in onnxruntime.get_available_providers() else "cpu"
+    if PROVIDERS.get(kind) not in onnxruntime.get_available_providers():
+        raise ConfigError(f"device={device} cannot be used: the onnxruntime here has no provider.")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    encoder, decoder = (
+        onnxruntime.InferenceSession(
+            str(exported.folder / name), options, providers=[PROVIDERS[kind]]
+        )
+        for name in (ENCODER, DECODER)
+    )
+    start_id = int(decoder.get_modelmeta().custom_metadata_map["start_id"])
+    return OnnxEngine(encoder, decoder, start_id, exported.about.max_length)

@@ -1,0 +1,31 @@
+"""The command that reads other toolkits' models; what it reads is tested in tests/interop."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli import main
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """The one line of an error."""
+    assert main(["convert", *map(str, words)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_what_cannot_be_converted_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "theirs", tmp_path / "ours"
+    assert f"{source} does not exist" in said(capsys, source, output)
+    source.mkdir()
+    assert f"{source} is in none of the known formats: " in said(capsys, source, output)
+    assert "--from=eole is unknown" in said(capsys, source, output, "--from", "eole")
+    (source / "config.json").write_text(json.dumps({"model_type": "t5"}))
+    assert "model_type=t5 cannot be read" in said(capsys, source, output)
+    assert not output.exists()
+    output.mkdir()
+    (output / "note").touch()
+    assert f"{output} is there already" in said(capsys, source, output)

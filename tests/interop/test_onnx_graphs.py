@@ -1,0 +1,74 @@
+"""The ONNX graphs, run by hand as docs/interop.md says; every setting is in test_targets.py."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from every_option import random_model
+
+from seq2seq.config import EOS_ID, SearchConfig
+from seq2seq.decoding.request import Request
+from seq2seq.engine import NativeEngine
+from seq2seq.errors import ConfigError
+from seq2seq.interop.onnx import export
+from seq2seq.interop.targets import load
+from seq2seq.model_folder import save_model
+
+pytestmark = pytest.mark.export
+
+BATCH = [Request([5, 9, 4], [7]), Request([8, 8]), Request([20, 6, 11, 4], [10, 12])]
+
+
+@pytest.mark.parametrize("start_token", ["bos", "pad"])
+def test_a_loop_of_a_few_lines_gives_our_greedy_translations(
+    start_token: str, tmp_path: Path
+) -> None:
+    import numpy
+    import onnxruntime
+
+    saved = random_model(start_token=start_token)
+    export(saved, tmp_path)
+    encoder, decoder = (
+        onnxruntime.InferenceSession(tmp_path / name, providers=["CPUExecutionProvider"])
+        for name in ("encoder.onnx", "decoder.onnx")
+    )
+    src, src_lens = numpy.array([[5, 9, 4, EOS_ID], [8, 8, EOS_ID, 0]]), numpy.array([4, 3])
+    (memory,) = encoder.run(None, {"src": src, "src_lens": src_lens})
+    start_id = int(decoder.get_modelmeta().custom_metadata_map["start_id"])
+    tokens, cache, said = numpy.full(2, start_id), memory[:, :, :, :, :0], []
+    for _ in range(7):
+        inputs = {"tokens": tokens, "cache": cache, "memory": memory, "src_lens": src_lens}
+        logits, cache = decoder.run(None, inputs)
+        logits[:, :3] = -numpy.inf
+        tokens = logits.argmax(1)
+        said.append(tokens)
+    config = SearchConfig(beam=1, max_length_ratio=0, max_length_offset=8)
+    ours = NativeEngine(saved.network).search([Request([5, 9, 4]), Request([8, 8])], config)
+    for row, (best,) in enumerate(ours):
+        found = [int(step[row]) for step in said]
+        assert found[: len(best.tokens)] == best.tokens
+
+
+@pytest.mark.parametrize(
+    "wish", [{}, {"length_penalty": "gnmt"}, {"alpha": 0.0, "beam": 1}], ids=str
+)
+def test_every_search_is_ours(wish: dict[str, Any], tmp_path: Path) -> None:
+    saved = random_model(norm="post")
+    save_model(saved, tmp_path)
+    config = SearchConfig(**{"beam": 3, "max_length_offset": 4, **wish})
+    theirs = load(tmp_path, "onnx", "cpu", "fp32").search(BATCH, config)
+    for mine, found in zip(NativeEngine(saved.network).search(BATCH, config), theirs, strict=True):
+        assert [each.tokens for each in found] == [each.tokens for each in mine]
+        assert [each.score for each in found] == pytest.approx([each.score for each in mine])
+
+
+def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_model(random_model(), tmp_path)
+    with pytest.raises(ConfigError, match="precision=bf16 is unknown; choose one of fp32"):
+        load(tmp_path, "onnx", "cpu", "bf16")
+    with pytest.raises(ConfigError, match="device=tpu cannot be used"):
+        load(tmp_path, "onnx", "tpu", "fp32")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ConfigError, match=r"pip install 'seq2seq-lightning\[onnx\]'"):
+        load(tmp_path, "onnx", "cpu", "fp32")

@@ -1,0 +1,56 @@
+"""A reordered SentencePiece model cuts text as before, and has the ids of another vocabulary."""
+
+import random
+
+import pytest
+
+from seq2seq.config import UNK_ID, SubwordConfig
+from seq2seq.text.piece_order import SPECIAL, as_entry, as_piece, pieces_in, reordered, text_pieces
+from seq2seq.text.subwords import Subwords, train_subwords
+
+WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
+TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(90)]
+KINDS = [SubwordConfig(byte_fallback=False), SubwordConfig(kind="bpe"), SubwordConfig()]
+
+
+def trained(config: SubwordConfig) -> bytes:
+    return train_subwords(TEXTS, config, 300 if config.byte_fallback else 40)
+
+
+@pytest.mark.parametrize("config", KINDS, ids=str)
+def test_text_has_the_same_pieces_under_the_new_ids(config: SubwordConfig) -> None:
+    model = trained(config)
+    own = list(text_pieces(model))
+    order = [*SPECIAL, ">>x<<", *random.Random(1).sample(own, len(own)), "karekare", "süß"]
+    old, new = Subwords(model), Subwords(reordered(model, order))
+    assert new.pieces(range(len(new))) == order
+    for text in [*TEXTS[:30], "karekare süß 今", "", "mi mi\u2581mi"]:
+        assert new.pieces(new.encode(text)) == old.pieces(old.encode(text))
+        assert new.decode(new.encode(text)) == old.decode(old.encode(text))
+        sampled = new.sample(text, 0.5, random.Random(text))
+        assert not {"karekare", "süß"} & set(new.pieces(sampled))
+    assert new.decode([len(order) - 2, len(order) - 1]) == "karekaresüß"
+    assert new.settings == old.settings
+
+
+def test_an_order_that_is_the_own_one_changes_nothing() -> None:
+    model = trained(KINDS[0])
+    assert reordered(model, [piece.text for piece in pieces_in(model)]) == model
+
+
+def test_a_tag_and_a_character_that_only_the_order_has_are_found_in_text() -> None:
+    model = trained(KINDS[0])
+    order = [*SPECIAL, *text_pieces(model), as_piece(">>fra<<"), "ß"]
+    found = Subwords(reordered(model, order))
+    tag, letter = len(order) - 2, len(order) - 1
+    assert found.encode(">>fra<< kare") == [tag, *found.encode("kare")]
+    assert [i for i in found.encode("kareß") if i >= tag] == [letter]
+    assert UNK_ID in found.encode("今")
+    assert as_entry(order[tag]) == ">>fra<<"
+    assert as_entry("\u2581kare") == as_piece("\u2581kare") == "\u2581kare"
+
+
+@pytest.mark.parametrize("broken", [b"\x01", b"\n\x05abc", b"no model", trained(KINDS[0])[:-3]])
+def test_bytes_that_are_no_model_are_refused(broken: bytes) -> None:
+    with pytest.raises(ValueError, match="not a SentencePiece model"):
+        pieces_in(broken)
