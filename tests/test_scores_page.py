@@ -36,9 +36,9 @@ def test_the_commands_run_as_written_and_write_what_they_say(
 ) -> None:
     commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines()]
     assert [" ".join(words[:2]) for words in commands] == [
-        *["seq2seq translate"] * 2,
+        *["seq2seq translate"] * 3,
         *["seq2seq score"] * 3,
-        *["seq2seq translate"] * 2,
+        *["seq2seq translate"] * 3,
     ]
     for words in commands:
         assert main(words[1:]) == 0
