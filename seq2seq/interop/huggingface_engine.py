@@ -26,7 +26,7 @@ ABILITIES: Abilities = {
     "max_length_ratio": None,
     "max_length_offset": None,
 }
-REQUESTS: Abilities = {"src": None, "prefix": None}
+REQUESTS: Abilities = {"src": None, "prefix": None, "place": None}
 
 
 class HuggingFaceEngine:

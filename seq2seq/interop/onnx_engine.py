@@ -11,7 +11,7 @@ from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import NEVER_SAID, SEARCHES
+from seq2seq.engine import NEVER_SAID, search_for
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
@@ -25,7 +25,7 @@ ABILITIES: Abilities = {
     "max_length_ratio": None,
     "max_length_offset": None,
 }
-REQUESTS: Abilities = {"src": None, "prefix": None}
+REQUESTS: Abilities = {"src": None, "prefix": None, "place": None}
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -78,13 +78,12 @@ class OnnxEngine:
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         refuse_search("onnx", batch, config, ABILITIES, REQUESTS)
-        lengths = [config.max_length(len(each.src)) + len(each.prefix) for each in batch]
-        limits = torch.tensor(lengths)
+        limits = torch.tensor([config.max_length(len(r.src), len(r.prefix)) for r in batch])
         if self.max_length is not None:
             limits = limits.clamp(max=self.max_length)
         stepper = self._stepper([each.src for each in batch])
-        search = SEARCHES["greedy" if config.beam == 1 else "beam"]
-        return search(stepper, limits, self.start_id, config, rules_for(batch, config))
+        search, rules = search_for(batch, config), rules_for(batch, config, limits)
+        return search(stepper, limits, self.start_id, config, rules)
 
     def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
