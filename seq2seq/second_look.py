@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.config import EOS_ID
 from seq2seq.data.batch import batches
 from seq2seq.decoding.alignment import Links, align
-from seq2seq.engine import Engine, check_lengths
+from seq2seq.engine import Engine, ScoringEngine, check_lengths
 from seq2seq.errors import ConfigError
 from seq2seq.text.subwords import Subwords
 from seq2seq.translation import BLANK, Translation
@@ -50,11 +50,11 @@ class AttentionMap(NamedTuple):
 
 
 @runtime_checkable
-class LookingEngine(Engine, Protocol):
-    """An engine that can be asked; see `NativeEngine`."""
+class LookingEngine(ScoringEngine, Protocol):
+    """An engine that can be asked."""
 
-    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]: ...
-    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]: ...
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        """The same batch -> of each pair the weights (L, H, T, S), end tokens counted."""
 
 
 class SecondLook:
