@@ -4,10 +4,13 @@
       --src data/multi30k/test_2016_flickr.en --ref data/multi30k/test_2016_flickr.de
 
 Each runs in a process of its own, in turn, with the same number of CPU threads: ours in fp32 and
-bf16, CTranslate2 in fp32 and int8 (after `seq2seq export`), JoeyNMT in an environment of its own,
-with the weights renamed. Text goes in and comes out, so tokenization counts; loading is told apart.
-Sentences/s are those of full batches, the better of two passes after a short first one; latencies
-are those of single sentences, one after the other. The ratio is to CTranslate2 in fp32.
+bf16, CTranslate2 in fp32 and int8 and `generate` of Hugging Face after `seq2seq export`, JoeyNMT in
+an environment of its own with the weights renamed. On a GPU: --device cuda
+--engines "ours bf16" "ours fp32" "huggingface fp32".
+
+Text goes in and comes out, so tokenization counts; loading is told apart. Sentences/s are those of
+full batches, the better of two passes after a short first one; latencies are those of single
+sentences, one after the other. The ratio is to CTranslate2 in fp32.
 """
 
 import argparse
@@ -101,15 +104,29 @@ def peak_memory() -> int:
 
 
 def ctranslate2(args: argparse.Namespace, folder: Path, beam: int, *, kind: str) -> Found:
-    model = folder / f"ctranslate2-{kind}"
-    if not model.is_dir():
-        options = ["--quantize", kind] if kind != "float32" else []
-        command = [sys.executable, "-m", "seq2seq", "export", str(args.model)]
-        run([*command, "--to", "ctranslate2", str(model), *options], args)
+    model = exported(args, folder, "ctranslate2", "" if kind == "float32" else kind)
     loop = [sys.executable, str(SCRIPTS / "peers/ctranslate2_loop.py"), str(model)]
     numbers = [beam, args.threads, args.batch_tokens, args.alone]
     subwords = find_model(args.model) / "subwords.src.model"
     return read_answer([*loop, str(subwords), kind, *map(str, numbers)], args)
+
+
+def huggingface(args: argparse.Namespace, folder: Path, beam: int) -> Found:
+    """`generate` with the same weights, on the device of ours."""
+    model = exported(args, folder, "huggingface")
+    loop = [sys.executable, str(SCRIPTS / "peers/huggingface_loop.py"), str(model)]
+    numbers = [beam, args.threads, args.batch_tokens, args.alone]
+    return read_answer([*loop, *map(str, numbers), args.device], args)
+
+
+def exported(args: argparse.Namespace, folder: Path, target: str, quantize: str = "") -> Path:
+    """The model for another library."""
+    model = folder / f"{target}-{quantize}"
+    if not model.is_dir():
+        options = ["--quantize", quantize] if quantize else []
+        command = [sys.executable, "-m", "seq2seq", "export", str(args.model), str(model)]
+        run([*command, "--to", target, "--check", "0", *options], args)
+    return model
 
 
 def joeynmt(args: argparse.Namespace, folder: Path, beam: int) -> Found:
@@ -176,6 +193,7 @@ ENGINES: dict[str, Callable[[argparse.Namespace, Path, int], Found]] = {
     "ours bf16": partial(ours, precision="bf16"),
     "ctranslate2 fp32": partial(ctranslate2, kind="float32"),
     "ctranslate2 int8": partial(ctranslate2, kind="int8"),
+    "huggingface fp32": huggingface,
     "joeynmt fp32": joeynmt,
 }
 
