@@ -34,6 +34,7 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in limits]
     stepper.start(width)
     alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
+    numbers = alive.tolist()  # the same on the host
     tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
     prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
     scores = torch.full((len(alive), width), -torch.inf, device=limits.device)  # (B, W)
@@ -51,15 +52,16 @@ def beam_search(
 
         finishing = (ends & best.isfinite())[:, :width].nonzero()  # (n, 2)
         penalty = length_penalty(length, config)
-        for row, rank in finishing.tolist():
-            prefix = prefixes[row, beams[row, rank]].tolist()
-            finished[int(alive[row])].append(Hypothesis(prefix, float(best[row, rank]) / penalty))
+        rows, ranks = finishing.unbind(dim=1)  # (n,)
+        told = rows, prefixes[rows, beams[rows, ranks]], best[rows, ranks]
+        for row, prefix, total in zip(*(each.tolist() for each in told), strict=True):
+            finished[numbers[row]].append(Hypothesis(prefix, total / penalty))
 
         # Stable: among the continuations that do not end, the order of `best` stays.
         going = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :width]  # (B, W)
         scores = best.masked_fill(ends, -torch.inf).gather(1, going)  # (B, W)
         beams, next_tokens = beams.gather(1, going), next_tokens.gather(1, going)
-        enough = torch.tensor([len(finished[s]) >= width for s in alive.tolist()])
+        enough = torch.tensor([len(finished[number]) >= width for number in numbers])
         open_rows = moved_up(~enough.to(limits.device) & scores[:, 0].isfinite())
         if not len(open_rows):
             break
@@ -67,6 +69,7 @@ def beam_search(
         prefixes = prefixes.gather(1, beams[..., None].expand(-1, -1, length - 1))
         prefixes = torch.cat([prefixes, next_tokens[..., None]], dim=2)[open_rows]
         alive, scores, limits = alive[open_rows], scores[open_rows], limits[open_rows]
+        numbers = alive.tolist()
         tokens = next_tokens[open_rows].flatten()
     return [
         sorted(hypotheses, key=lambda h: h.score, reverse=True)[: config.n_best]
