@@ -61,10 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser = Parser(prog=f"seq2seq {verb}", description=app.__doc__)
             parser.formatter_class = argparse.RawDescriptionHelpFormatter
             app.add_arguments(parser)
-            return int(app.run(parser.parse_args(rest)) or 0)
+            return int(app.run(parser.parse_intermixed_args(rest)) or 0)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt as stopped:
+        print(f"stopped. {stopped}".rstrip(), file=sys.stderr)
+        return 130
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error, but nothing is left to do.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,9 +6,7 @@ asked for besides a translation is one more field of the object, or one more col
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from reprlib import repr as short_repr
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seq2seq.data.formats import json_object
 from seq2seq.data.lines import OPENERS
 from seq2seq.decoding.alignment import pharaoh
-from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.errors import CorpusError
 from seq2seq.sentence import Sentence
 from seq2seq.translation import Translation
 
@@ -160,23 +158,3 @@ def format_of(path: str | Path | None) -> str:
     if name.suffix in OPENERS:
         name = name.with_suffix("")
     return "jsonl" if name.suffix.lower() == ".jsonl" else "text"
-
-
-def write_rows(rows: Iterator[str], output: Path | None) -> None:
-    """To standard output, or to a file that appears when it is complete."""
-    if output is None:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        for row in rows:
-            print(row)
-        sys.stdout.flush()
-        return
-    unfinished = output.with_name(f".{output.name}.unfinished")
-    try:
-        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{row}\n" for row in rows)
-        unfinished.replace(output)
-    except OSError as error:
-        raise ConfigError(f"--output {output} cannot be written: {error}.") from None
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()

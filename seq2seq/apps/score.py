@@ -11,20 +11,23 @@ import argparse
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.allocator import keep_freed_memory
+from seq2seq.apps.output_flags import (
+    add_output_flags,
+    check_resume,
+    made_with,
+    opened,
+    output_format,
+)
 from seq2seq.apps.rows import (
     DIGITS,
-    WRITERS,
     columns_of,
     decimal,
-    format_of,
     json_fields,
     json_row,
     token_fields,
-    write_rows,
 )
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 BLOCK = 4096
 """Pairs that are in memory, and sorted by length, at a time."""
+SAME_SCORES = {"batch_tokens", "device"}
+"""Settings that have no say in what is written: --resume may change them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a model folder or a run folder")
     parser.add_argument("src", metavar="SRC", help="sentences")
     parser.add_argument("tgt", metavar="TGT", help="their translations")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="default: stdout")
-    parser.add_argument(
-        "--output-format",
-        choices=WRITERS,
-        help="default: jsonl for a file that ends in .jsonl, or else text",
-    )
+    add_output_flags(parser)
     parser.add_argument(
         "--token-scores", action="store_true", help="log-probabilities of the subwords, too"
     )
@@ -81,21 +81,26 @@ def run(args: argparse.Namespace) -> None:
     from seq2seq.translator import Translator
 
     at_least("batch-tokens", args.batch_tokens, 1)
+    check_resume(args)
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
-    pairs = stream_pairs(CorpusFiles(src=args.src, tgt=args.tgt))
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )
-    with tqdm(pairs, unit="line", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
-        as_json = (args.output_format or format_of(args.output)) == "jsonl"
-        write_rows(rows(translator, iter(bar), args.token_scores, as_json), args.output)
+    pairs = stream_pairs(CorpusFiles(src=args.src, tgt=args.tgt))
+    inputs = {"src": args.src, "tgt": args.tgt}
+    with opened(args, made_with(args, inputs, SAME_SCORES)) as output:
+        first = sum(1 for _ in islice(pairs, output.done)) + 1
+        bar = tqdm(initial=output.done, unit="line", disable=not sys.stderr.isatty())
+        with bar:
+            for row in rows(translator, pairs, first, args.token_scores, output_format(args)):
+                output.write([row])
+                bar.update()
 
 
 def rows(
-    translator: "Translator", pairs: Iterator[Pair], token_scores: bool, as_json: bool
+    translator: "Translator", pairs: Iterator[Pair], first: int, token_scores: bool, form: str
 ) -> Iterator[str]:
-    """A row for each pair."""
-    first = 1
+    """A row for each pair, in this format; errors number the lines from `first`."""
     while block := list(islice(pairs, BLOCK)):
         src, tgt = ([pair[side] for pair in block] for side in (0, 1))
         for pair, scores in zip(block, translator.score(src, tgt, first), strict=True):
@@ -103,7 +108,7 @@ def rows(
             fields = {"score": round(scores.total / penalty, DIGITS)}
             if token_scores:
                 fields |= token_fields(scores)
-            if as_json:
+            if form == "jsonl":
                 yield json_row({**pair._asdict(), **json_fields(fields)})
             else:
                 yield "\t".join([decimal(fields["score"]), *columns_of(fields)])

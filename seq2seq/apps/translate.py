@@ -22,14 +22,21 @@ from typing import TYPE_CHECKING
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps import mbr
 from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention, examples_of
+from seq2seq.apps.output_flags import (
+    add_output_flags,
+    check_resume,
+    made_with,
+    opened,
+    output_format,
+)
 from seq2seq.apps.prefixes import begun_with, check_aligned
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
 from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
-from seq2seq.data.output import Output, open_output
-from seq2seq.errors import ConfigError, UserError
+from seq2seq.data.output import Output
+from seq2seq.errors import ConfigError
 from seq2seq.interop.extras import TARGETS
 from seq2seq.reports.files import check_output, write
 from seq2seq.translation import Translation
@@ -41,8 +48,6 @@ if TYPE_CHECKING:
 LOOKED_AT = 256
 """Lines whose translations are looked at again together."""
 SAME_TRANSLATIONS = {
-    "output",
-    "resume",
     "verify",
     "workers",
     "batch_tokens",
@@ -56,18 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument("model", metavar="MODEL", help="a model folder or a run folder")
     parser.add_argument("input", metavar="INPUT", nargs="?", help="a file; default: stdin")
-    parser.add_argument("--output", metavar="FILE", type=Path, help="default: stdout")
-    for side in ("input", "output"):
-        parser.add_argument(
-            f"--{side}-format",
-            choices=READERS,
-            help="default: jsonl for a file that ends in .jsonl, or else text",
-        )
     parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on after the last line that an interrupted translation to FILE finished",
+        "--input-format",
+        choices=READERS,
+        help="default: jsonl for a file that ends in .jsonl, or else text",
     )
+    add_output_flags(parser)
     parser.add_argument(
         "--prefix", metavar="FILE", help="how each translation begins, line by line; may be blank"
     )
@@ -141,31 +140,20 @@ def run(args: argparse.Namespace) -> int:
     at_least("--max-length", args.max_length, 2)
     at_least("--workers", 1 if args.workers is None else args.workers, 1)
     at_least("--verify", args.verify, 0)
-    if args.resume and args.output is None:
-        raise ConfigError("--resume goes on with a file: name it with --output.")
+    check_resume(args)
     if args.attention is not None:
         check_output("--attention", args.attention)
     keep_freed_memory()
     warnings.showwarning = lambda said, *_: print(f"warning: {said}", file=sys.stderr)
-    state = "Nothing is written."
-    try:
-        translator = _load(args)
-        from seq2seq.verification import Sample
+    translator = _load(args)
+    from seq2seq.verification import Sample
 
-        sample = Sample(args.verify)
-        settings = _settings(args)
-        numbered = args.n_best > 1 and _output_format(args) == "text"
-        with open_output(args.output, settings, resume=args.resume, numbered=numbered) as output:
-            try:
-                _translate(args, translator, output, sample)
-            except UserError as error:
-                raise type(error)(f"{error} {output.state}") from None
-            finally:
-                state = output.state
-        return _verify(sample, translator)
-    except KeyboardInterrupt:
-        print(f"stopped. {state}", file=sys.stderr)
-        return 130
+    sample = Sample(args.verify)
+    settings = made_with(args, {"input": args.input}, SAME_TRANSLATIONS)
+    numbered = args.n_best > 1 and output_format(args) == "text"
+    with opened(args, settings, numbered=numbered) as output:
+        _translate(args, translator, output, sample)
+    return _verify(sample, translator)
 
 
 def _load(args: argparse.Namespace) -> "Translator":
@@ -202,20 +190,6 @@ def _input_size(path: str | None) -> int:
         return 0
 
 
-def _settings(args: argparse.Namespace) -> dict[str, str]:
-    """What decides what is written, as --resume compares it."""
-    from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
-
-    weights = Path(args.model) / EXPORTED
-    if not weights.is_file():
-        weights = find_model(args.model) / WEIGHTS
-    told = {"MODEL": str(weights.resolve()), "MODEL written at": str(weights.stat().st_mtime_ns)}
-    told["INPUT"] = "standard input" if args.input is None else str(Path(args.input).resolve())
-    for name in sorted(vars(args).keys() - {"model", "input"} - SAME_TRANSLATIONS):
-        told[f"--{name.replace('_', '-')}"] = str(getattr(args, name))
-    return told
-
-
 def _translate(
     args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
 ) -> None:
@@ -232,7 +206,7 @@ def _translate(
         given = begun_with(args.prefix, given, name, output.done)
     lines, again = tee(given)
     choose = mbr.chooser(args, translator.config)
-    asked, writer = Asked(args.token_scores, args.alignment), WRITERS[_output_format(args)]
+    asked, writer = Asked(args.token_scores, args.alignment), WRITERS[output_format(args)]
     shown = sys.stderr.isatty()
     total = sum(1 for _ in read_lines(args.input)) if shown and args.input is not None else None
     longer, drawn = 0, list[tuple[str, Translation]]()
@@ -275,10 +249,6 @@ def _translate(
         maps = translator.attention(texts, [said for _, said in drawn])
         content = draw_attention(examples_of(texts, maps), args.attention)
         write("--attention", args.attention, content)
-
-
-def _output_format(args: argparse.Namespace) -> str:
-    return args.output_format or format_of(args.output)
 
 
 def _lines(path: str | None, skipped: int) -> Iterator[str]:

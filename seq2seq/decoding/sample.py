@@ -59,10 +59,10 @@ class Sampler:
             scores = scores + log_probs.gather(2, chosen[..., None])[..., 0]
             ends = chosen == EOS_ID
             penalty = length_penalty(length, config)
-            for row, sample in (ends & scores.isfinite()).nonzero().tolist():
-                prefix = prefixes[row, sample].tolist()
-                score = float(scores[row, sample]) / penalty
-                drawn[int(alive[row])].append(Hypothesis(prefix, score))
+            rows, samples = (ends & scores.isfinite()).nonzero().unbind(dim=1)  # (n,)
+            told = alive[rows], prefixes[rows, samples], scores[rows, samples]
+            for sentence, prefix, total in zip(*(each.tolist() for each in told), strict=True):
+                drawn[sentence].append(Hypothesis(prefix, total / penalty))
             scores = scores.masked_fill(ends, -torch.inf)
             open_rows = moved_up(scores.isfinite().any(dim=1))
             if not len(open_rows):

@@ -15,7 +15,7 @@ from seq2seq.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
 from seq2seq.engine import ScoringEngine
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.refusal import Abilities, unable
+from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.embedding import sinusoids
@@ -26,25 +26,7 @@ QUANTIZATIONS = ("int8", "int8_bfloat16", "float16")
 LONGEST = 1024
 """Rows of the table of sinusoids, which it wants stored."""
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
-ABILITIES: Abilities = {
-    "src_vocab_size": None,
-    "tgt_vocab_size": None,
-    "d_model": None,
-    "heads": None,
-    "head_dim": None,
-    "ff_dim": None,
-    "encoder_layers": None,
-    "decoder_layers": None,
-    "norm": ("pre", "post"),
-    "activation": ACTIVATIONS,
-    "positions": ("sinusoidal", "learned"),
-    "max_positions": None,
-    "tie": None,
-    "bias": None,
-    "output_bias": None,
-    "scale_embeddings": None,
-    "start_token": ("bos", "pad"),
-}
+ABILITIES: Abilities = {**MODEL, "activation": ACTIVATIONS}
 
 
 def obstacles(config: ModelConfig) -> list[str]:

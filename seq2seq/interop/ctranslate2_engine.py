@@ -14,18 +14,9 @@ from seq2seq.engine import NEVER_SAID
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.refusal import Abilities, refuse_search
+from seq2seq.interop.refusal import refuse_search
 from seq2seq.interop.scored import scored
 
-ABILITIES: Abilities = {
-    "beam": None,
-    "n_best": None,
-    "length_penalty": ["length"],
-    "alpha": None,
-    "max_length_ratio": None,
-    "max_length_offset": None,
-}
-REQUESTS: Abilities = {"src": None, "prefix": None, "place": None}
 PRECISIONS = {"fp32": "default", "bf16": "bfloat16", "fp16": "float16"}
 """Ours under its names; by default it computes in the type that is stored."""
 CHUNK = 32
@@ -48,7 +39,7 @@ class CTranslate2Engine:
         }
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        refuse_search("ctranslate2", batch, config, ABILITIES, REQUESTS)
+        refuse_search("ctranslate2", batch, config)
         limits = [
             min(config.max_length(len(each.src), len(each.prefix)), self.max_length)
             for each in batch

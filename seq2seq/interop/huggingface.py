@@ -18,7 +18,7 @@ from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.huggingface_engine import open_engine
 from seq2seq.interop.model_card import model_card
-from seq2seq.interop.refusal import Abilities, unable
+from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.interop.vocabulary import MASKED
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
@@ -29,25 +29,7 @@ from seq2seq.text.subwords import Subwords
 QUANTIZATIONS = ()
 LONGEST = 1024
 """Rows of a table of sinusoids, which has no end in ours."""
-ABILITIES: Abilities = {
-    "src_vocab_size": None,
-    "tgt_vocab_size": None,
-    "d_model": None,
-    "heads": None,
-    "head_dim": None,
-    "ff_dim": None,
-    "encoder_layers": None,
-    "decoder_layers": None,
-    "norm": ("pre", "post"),
-    "activation": ACTIVATIONS,
-    "positions": ("sinusoidal", "learned"),
-    "max_positions": None,
-    "tie": None,
-    "bias": None,
-    "output_bias": None,
-    "scale_embeddings": None,
-    "start_token": ("bos", "pad"),
-}
+ABILITIES: Abilities = {**MODEL, "activation": ACTIVATIONS}
 
 
 def obstacles(config: ModelConfig) -> list[str]:

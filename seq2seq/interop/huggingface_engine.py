@@ -14,19 +14,9 @@ from seq2seq.engine import NEVER_SAID
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.refusal import Abilities, refuse_search
+from seq2seq.interop.refusal import refuse_search
 from seq2seq.interop.scored import scored
 from seq2seq.translator import PRECISIONS
-
-ABILITIES: Abilities = {
-    "beam": None,
-    "n_best": None,
-    "length_penalty": ["length"],
-    "alpha": None,
-    "max_length_ratio": None,
-    "max_length_offset": None,
-}
-REQUESTS: Abilities = {"src": None, "prefix": None, "place": None}
 
 
 class HuggingFaceEngine:
@@ -40,12 +30,12 @@ class HuggingFaceEngine:
         self.start_id = int(model.generation_config.decoder_start_token_id)
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        refuse_search("huggingface", batch, config, ABILITIES, REQUESTS)
+        refuse_search("huggingface", batch, config)
         results: list[list[Hypothesis]] = [[] for _ in batch]
         for rows in by_prefix_length(batch):
             requests = [batch[row] for row in rows]
             limits = [
-                min(config.max_length(len(each.src)) + len(each.prefix), self.max_length)
+                min(config.max_length(len(each.src), len(each.prefix)), self.max_length)
                 for each in requests
             ]
             told = self._generate(requests, max(limits), config)

@@ -23,7 +23,7 @@ from seq2seq.engine import ScoringEngine
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.onnx_engine import DECODER, ENCODER, open_engine
-from seq2seq.interop.refusal import Abilities, unable
+from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.embedding import TokenEmbedding
@@ -34,25 +34,7 @@ if TYPE_CHECKING:
     from seq2seq.interop.onnx_graph import Graph
 
 QUANTIZATIONS = ()
-ABILITIES: Abilities = {
-    "src_vocab_size": None,
-    "tgt_vocab_size": None,
-    "d_model": None,
-    "heads": None,
-    "head_dim": None,
-    "ff_dim": None,
-    "encoder_layers": None,
-    "decoder_layers": None,
-    "norm": ("pre", "post"),
-    "activation": ("relu", "gelu", "silu", "swiglu"),
-    "positions": ("sinusoidal", "learned"),
-    "max_positions": None,
-    "tie": None,
-    "bias": None,
-    "output_bias": None,
-    "scale_embeddings": None,
-    "start_token": ("bos", "pad"),
-}
+ABILITIES: Abilities = {**MODEL, "activation": ("relu", "gelu", "silu", "swiglu")}
 LOWEST = torch.finfo(torch.float32).min
 
 

@@ -15,17 +15,9 @@ from seq2seq.engine import NEVER_SAID, search_for
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.refusal import Abilities, refuse_search
+from seq2seq.interop.refusal import SEARCH, Abilities, refuse_search
 
-ABILITIES: Abilities = {
-    "beam": None,
-    "n_best": None,
-    "length_penalty": None,
-    "alpha": None,
-    "max_length_ratio": None,
-    "max_length_offset": None,
-}
-REQUESTS: Abilities = {"src": None, "prefix": None, "place": None}
+ABILITIES: Abilities = {**SEARCH, "length_penalty": None}
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -77,7 +69,7 @@ class OnnxEngine:
         self.start_id, self.max_length = start_id, max_length
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        refuse_search("onnx", batch, config, ABILITIES, REQUESTS)
+        refuse_search("onnx", batch, config, ABILITIES)
         limits = torch.tensor([config.max_length(len(r.src), len(r.prefix)) for r in batch])
         if self.max_length is not None:
             limits = limits.clamp(max=self.max_length)

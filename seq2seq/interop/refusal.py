@@ -12,6 +12,37 @@ from seq2seq.errors import ConfigError
 Abilities = Mapping[str, Collection[object] | None]
 """Names of fields, and the values that they may have; None for every value."""
 
+MODEL: Abilities = {
+    "src_vocab_size": None,
+    "tgt_vocab_size": None,
+    "d_model": None,
+    "heads": None,
+    "head_dim": None,
+    "ff_dim": None,
+    "encoder_layers": None,
+    "decoder_layers": None,
+    "norm": ("pre", "post"),
+    "positions": ("sinusoidal", "learned"),
+    "max_positions": None,
+    "tie": None,
+    "bias": None,
+    "output_bias": None,
+    "scale_embeddings": None,
+    "start_token": ("bos", "pad"),
+}
+"""Of a network, what all libraries were seen to represent; each adds its activations."""
+SEARCH: Abilities = {
+    "beam": None,
+    "n_best": None,
+    "length_penalty": ["length"],
+    "alpha": None,
+    "max_length_ratio": None,
+    "max_length_offset": None,
+}
+"""Of a search, what all of them can do."""
+REQUEST: Abilities = {"src": None, "prefix": None, "place": None}
+"""Of what is asked for one sentence."""
+
 
 def unable(settings: Any, abilities: Abilities, group: str) -> list[str]:
     """Each field of a dataclass that asks for more, with what to use; empty if nothing does.
@@ -37,14 +68,10 @@ def refuse(what: str, found: Sequence[str]) -> None:
 
 
 def refuse_search(
-    engine: str,
-    batch: Sequence[Request],
-    config: SearchConfig,
-    abilities: Abilities,
-    requests: Abilities,
+    engine: str, batch: Sequence[Request], config: SearchConfig, abilities: Abilities = SEARCH
 ) -> None:
     """Raise one ConfigError about all settings and wishes that an engine cannot follow."""
     found = unable(config, abilities, "search.")
-    wishes = [unable(each, requests, "") for each in batch]
+    wishes = [unable(each, REQUEST, "") for each in batch]
     found += dict.fromkeys(wish for each in wishes for wish in each)
     refuse(f"engine={engine} cannot search like this", found)

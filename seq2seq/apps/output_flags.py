@@ -1,0 +1,69 @@
+"""--output, --output-format and --resume: where rows go that are made of the lines of an input."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from pathlib import Path
+
+from seq2seq.apps.rows import WRITERS, format_of
+from seq2seq.data.output import Output, open_output
+from seq2seq.errors import ConfigError, UserError
+
+
+def add_output_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument("--output", metavar="FILE", type=Path, help="default: stdout")
+    parser.add_argument(
+        "--output-format",
+        choices=WRITERS,
+        help="default: jsonl for a file that ends in .jsonl, or else text",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on after the last line of the input that an interrupted run has finished",
+    )
+
+
+def output_format(args: argparse.Namespace) -> str:
+    """As asked for, or as the name of the file tells."""
+    return args.output_format or format_of(args.output)
+
+
+def check_resume(args: argparse.Namespace) -> None:
+    """ConfigError where there is no file to go on with."""
+    if args.resume and args.output is None:
+        raise ConfigError("--resume goes on with a file: name it with --output.")
+
+
+@contextmanager
+def opened(
+    args: argparse.Namespace, settings: Mapping[str, str], *, numbered: bool = False
+) -> Iterator[Output]:
+    """Where rows go. An error, or Ctrl-C, says how far it is and how to go on."""
+    with open_output(args.output, settings, resume=args.resume, numbered=numbered) as output:
+        try:
+            yield output
+        except UserError as error:
+            raise type(error)(f"{error} {output.state}") from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(output.state) from None
+
+
+def made_with(
+    args: argparse.Namespace, inputs: Mapping[str, str | None], free: Set[str]
+) -> dict[str, str]:
+    """The settings that decide what is written, as --resume compares them: the model, the files
+    that are read, and all flags but the `free` ones."""
+    from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
+
+    weights = Path(args.model) / EXPORTED
+    if not weights.is_file():
+        weights = find_model(args.model) / WEIGHTS
+    told = {"MODEL": str(weights.resolve()), "MODEL written at": str(weights.stat().st_mtime_ns)}
+    for name, path in inputs.items():
+        told[name.upper()] = "standard input" if path is None else str(Path(path).resolve())
+    flags = vars(args).keys() - {"model", "output", "resume"} - inputs.keys() - free
+    return told | {
+        f"--{name.replace('_', '-')}": str(getattr(args, name)) for name in sorted(flags)
+    }
