@@ -114,6 +114,9 @@ def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> 
         while True:
             question, *arguments = connection.recv()
             try:
+                if not hasattr(engine, question):
+                    name = type(engine).__name__
+                    raise ConfigError(f"{name} has no {question}; the native engine has.")
                 connection.send(getattr(engine, question)(*arguments))
             except Exception as error:
                 error.add_note("".join(format_exception(error)))

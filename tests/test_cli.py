@@ -51,6 +51,11 @@ def test_an_unknown_verb_is_one_line_that_lists_the_choices(
     assert "translate" in error
 
 
+def test_flags_may_stand_between_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", "none", "--beam", "4", "input", "--device", "cpu"]) == 2
+    assert "input does not exist" in one_line_error(capsys)
+
+
 def test_an_unknown_flag_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["translate", "some-model", "--beem", "4"])

@@ -81,6 +81,11 @@ def test_errors_of_a_worker_are_raised_here(workers: WorkersEngine) -> None:
     assert run(workers, [[RUN_OUT, 8]] * 5) == [[8, RUN_OUT]] * 5
 
 
+def test_what_an_engine_cannot_be_asked_is_told(workers: WorkersEngine) -> None:
+    with pytest.raises(ConfigError, match="Obedient has no log_probs; the native engine has"):
+        workers.log_probs([[8]], [[8]])
+
+
 def test_a_worker_that_cannot_begin_says_why() -> None:
     with pytest.raises(ConfigError, match="device=nowhere cannot be used"):
         WorkersEngine(nowhere, 1)

@@ -51,6 +51,8 @@ class UnfinishedFile(Output):
 
     @property
     def state(self) -> str:
+        if not self.done:
+            return "Nothing is written."
         where = f"Lines finished: {self.done}, in {self.unfinished};"
         return f"{where} the same command with --resume goes on after them."
 
@@ -59,7 +61,8 @@ class UnfinishedFile(Output):
 def open_output(
     path: Path | None, settings: Settings, *, resume: bool = False, numbered: bool = False
 ) -> Iterator[Output]:
-    """Where lines go; a file gets its name when the block ends without an error.
+    """Where lines go; a file gets its name when the block ends without an error. One that no line
+    was finished of is not kept.
 
     With `resume` the unfinished file is gone on with, if there is one: `done` says how many lines
     of input it holds. Rows that are `numbered` begin with the index of their line and a tab.
@@ -89,7 +92,14 @@ def open_output(
     with raw:
         with _told(name):
             raw.truncate(size)
-        yield UnfinishedFile(raw, path, done)
+        output = UnfinishedFile(raw, path, done)
+        try:
+            yield output
+        except BaseException:
+            if not output.done:
+                unfinished.unlink()
+                made_with.unlink()
+            raise
     with _told(name):
         unfinished.replace(path)
         made_with.unlink()

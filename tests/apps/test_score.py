@@ -85,6 +85,33 @@ def test_pairs_are_read_in_blocks_and_stay_in_order(
     assert sizes == [(2, 1), (2, 3), (1, 5)]
 
 
+def test_resume_goes_on_after_the_pairs_that_are_scored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["score", "run", "src", "tgt", "--device", "cpu", "--output", "out"]
+    assert main(command) == 0
+    whole = Path("out").read_text()
+    firsts: list[int] = []
+    plain = Translator.score
+
+    def stopped(self: Translator, src: Sequence[str], tgt: Sequence[str], first: int) -> object:
+        firsts.append(first)
+        if len(firsts) == 3:
+            raise KeyboardInterrupt
+        return plain(self, src, tgt, first)
+
+    monkeypatch.setattr(score, "BLOCK", 2)
+    monkeypatch.setattr(Translator, "score", stopped)
+    Path("out").unlink()
+    assert main(command) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("stopped. Lines finished: 4, in ")
+    assert not Path("out").exists()
+    assert main([*command, "--resume"]) == 0
+    assert firsts == [1, 3, 5, 5]
+    assert Path("out").read_text() == whole
+
+
 def test_packed_files_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     plain = rows_of(capsys)
     Path("src.gz").write_bytes(gzip.compress(Path("src").read_bytes()))

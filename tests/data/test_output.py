@@ -35,6 +35,13 @@ def write(path: Path, rows: list[list[str]], *, numbered: bool = False) -> int:
     return done
 
 
+def stop_after(rows: list[list[str]], path: Path) -> None:
+    with open_output(path, MADE_WITH) as output:
+        for each in rows:
+            output.write(each)
+        raise ZeroDivisionError
+
+
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
     """In any one file, as if the disk were full after so many bytes."""
@@ -96,9 +103,15 @@ def test_a_disk_that_is_full_keeps_what_fitted_and_goes_on_later(tmp_path: Path)
     assert path.read_bytes() == whole(rows)
 
 
+def test_what_no_line_was_finished_of_is_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        stop_after([], tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_other_settings_cannot_go_on(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), open_output(tmp_path / "out", MADE_WITH):
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        stop_after([["eins"]], tmp_path / "out")
     others = {"MODEL": "m", "--beam": "4"}
     expected = r"begun with --beam 5, not 4; use the same again, or begin again without --resume"
     with (
