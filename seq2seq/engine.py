@@ -93,6 +93,7 @@ class ModelStepper:
         self.network, self.src_lens = network, src_lens
         self.memory = network.encode(src, src_lens)
         self.state: DecoderState | None = None
+        self.never_said = torch.tensor(NEVER_SAID, device=src.device)
 
     def start(self, width: int) -> None:
         self.state = self.network.start(self.memory, self.src_lens, width, cached=True)
@@ -101,10 +102,9 @@ class ModelStepper:
         assert self.state is not None
         hidden, self.state = self.network.decode(tokens[:, None], self.state)  # (R, 1, D)
         log_probs = self.network.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (R, V)
-        log_probs[:, NEVER_SAID] = -torch.inf
-        return log_probs
+        return log_probs.index_fill_(1, self.never_said, -torch.inf)
 
-    def select(self, sentences: Tensor, beams: Tensor) -> None:
+    def select(self, sentences: Sequence[int], beams: Tensor) -> None:
         assert self.state is not None
         self.state = self.state.select(sentences, beams)
 

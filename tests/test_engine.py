@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,12 +19,14 @@ from test_translator import (
     searching,
     subwords,
 )
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq.config import EOS_ID, Diversity, Sampling, SearchConfig, SubwordConfig
 from seq2seq.decoding.coverage import coverage
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
-from seq2seq.engine import NativeEngine
+from seq2seq.engine import ModelStepper, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import SavedModel, load_together, save_model
 from seq2seq.sentence import Sentence
@@ -48,6 +52,59 @@ def near(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> bool:
 def log_probability(tokens: Sequence[int], log_probs: torch.Tensor) -> float:
     wanted = torch.tensor([*tokens, EOS_ID])
     return float(log_probs.gather(1, wanted[:, None]).sum())
+
+
+class Waits(TorchDispatchMode):
+    """Counts what the host would have to wait for if the tensors were on a GPU."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+        plain = Tensor.tolist
+
+        def tolist(tensor: Tensor) -> Any:
+            self.count += 1
+            return plain(tensor)
+
+        monkeypatch.setattr(Tensor, "tolist", tolist)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        asked = {"item", "is_nonzero", "_local_scalar_dense", "nonzero", "masked_select", "equal"}
+        mask = any(
+            isinstance(each, Tensor) and each.dtype == torch.bool
+            for each in (args[1] if func.overloadpacket.__name__ in ("index", "index_put_") else ())
+        )
+        self.count += mask or func.overloadpacket.__name__ in asked
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        searching(1),
+        searching(4, n_best=4),
+        searching(4, n_best=4, length_penalty="gnmt", repetition_penalty=1.2, no_repeat_ngram=2),
+        searching(4, n_best=3, sampling=SAMPLING),
+    ],
+)
+def test_a_step_of_a_search_waits_for_the_device_once(
+    config: SearchConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits(monkeypatch)
+    before: list[int] = []
+    step = ModelStepper.step
+
+    def watched(self: ModelStepper, tokens: Tensor) -> Tensor:
+        before.append(waits.count)
+        return step(self, tokens)
+
+    monkeypatch.setattr(ModelStepper, "step", watched)
+    with waits:
+        NativeEngine(random_network()).search(requests(IDS), config)
+    assert len(before) > 5
+    assert {after - count for count, after in pairwise(before)} == {1}
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -195,7 +195,7 @@ def test_steps_with_a_cache_give_the_log_probabilities_of_the_whole_at_once() ->
             # Mix the beams of every sentence, and let one sentence go every other step.
             kept = torch.arange(len(sentences))[: len(sentences) - (step % 2)]
             beams = torch.randint(width, (len(kept), width), generator=generator)
-            stepper.select(kept, beams)
+            stepper.select(kept.tolist(), beams)
             rows = (kept[:, None] * width + beams).flatten().tolist()
             following = torch.randint(3, len(subwords()), (len(rows),), generator=generator)
             told = [[*told[r], t] for r, t in zip(rows, following.tolist(), strict=True)]

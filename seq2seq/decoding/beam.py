@@ -7,14 +7,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import (
-    Hypothesis,
-    Rule,
-    Stepper,
-    end_at_limit,
-    length_penalty,
-    moved_up,
-)
+from seq2seq.decoding.progress import Progress, sent
+from seq2seq.decoding.search import Hypothesis, Rule, Stepper, length_penalty
 
 
 def beam_search(
@@ -30,48 +24,37 @@ def beam_search(
     that end are finished; the W best that do not end go on. A sentence is done when W hypotheses
     are finished, or when nothing goes on.
     """
-    width = config.beam
-    finished: list[list[Hypothesis]] = [[] for _ in limits]
+    width, progress = config.beam, Progress(limits, enough=config.beam)
     stepper.start(width)
-    alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
-    numbers = alive.tolist()  # the same on the host
-    tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
-    prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
-    scores = torch.full((len(alive), width), -torch.inf, device=limits.device)  # (B, W)
+    tokens = torch.full((len(limits) * width,), start_id, device=limits.device)  # (B * W,)
+    prefixes = tokens.new_empty(len(limits), width, 0)  # (B, W, t)
+    scores = torch.full((len(limits), width), -torch.inf, device=limits.device)  # (B, W)
     scores[:, 0] = 0.0  # all beams begin alike: only the first may spread
-    for length in range(1, int(limits.max()) + 1):
+    for length in range(1, progress.longest + 1):
         log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
         for rule in rules:
-            log_probs = rule(log_probs, prefixes, alive)
-        totals = scores[:, :, None] + end_at_limit(log_probs, limits, length)
+            log_probs = rule(log_probs, prefixes, progress.alive)
+        totals = scores[:, :, None] + progress.end_at_limit(log_probs, length)
         vocab_size = totals.shape[-1]
         looked_at = min(2 * width, width * vocab_size)
         best, where = totals.flatten(1).topk(looked_at)  # (B, 2W)
         beams, next_tokens = where // vocab_size, where % vocab_size  # (B, 2W)
         ends = next_tokens == EOS_ID
-
-        finishing = (ends & best.isfinite())[:, :width].nonzero()  # (n, 2)
-        penalty = length_penalty(length, config)
-        rows, ranks = finishing.unbind(dim=1)  # (n,)
-        told = rows, prefixes[rows, beams[rows, ranks]], best[rows, ranks]
-        for row, prefix, total in zip(*(each.tolist() for each in told), strict=True):
-            finished[numbers[row]].append(Hypothesis(prefix, total / penalty))
-
         # Stable: among the continuations that do not end, the order of `best` stays.
         going = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :width]  # (B, W)
         scores = best.masked_fill(ends, -torch.inf).gather(1, going)  # (B, W)
-        beams, next_tokens = beams.gather(1, going), next_tokens.gather(1, going)
-        enough = torch.tensor([len(finished[number]) >= width for number in numbers])
-        open_rows = moved_up(~enough.to(limits.device) & scores[:, 0].isfinite())
-        if not len(open_rows):
+
+        finishing = best.masked_fill(~ends, -torch.inf)[:, :width]  # (B, W)
+        penalty = length_penalty(length, config)
+        kept = progress.finish(finishing, scores[:, 0].isfinite(), penalty, prefixes, beams)
+        if not kept:
             break
-        stepper.select(open_rows, beams[open_rows])
+        beams, next_tokens = beams.gather(1, going), next_tokens.gather(1, going)
         prefixes = prefixes.gather(1, beams[..., None].expand(-1, -1, length - 1))
-        prefixes = torch.cat([prefixes, next_tokens[..., None]], dim=2)[open_rows]
-        alive, scores, limits = alive[open_rows], scores[open_rows], limits[open_rows]
-        numbers = alive.tolist()
-        tokens = next_tokens[open_rows].flatten()
-    return [
-        sorted(hypotheses, key=lambda h: h.score, reverse=True)[: config.n_best]
-        for hypotheses in finished
-    ]
+        prefixes = torch.cat([prefixes, next_tokens[..., None]], dim=2)
+        if len(kept) < len(scores):
+            rows = sent(kept, limits.device)
+            beams, scores, prefixes = beams[rows], scores[rows], prefixes[rows]
+        stepper.select(kept, beams)
+        tokens = prefixes[..., -1].flatten()
+    return progress.found(config.n_best)

@@ -67,7 +67,7 @@ class ConstrainedSearch:
             drafts = [sentences[numbers[row]].filled(width) for row in going]
             beams = torch.tensor([[draft.beam for draft in each] for each in drafts])
             prefixes = torch.tensor([[draft.tokens for draft in each] for each in drafts]).to(rows)
-            stepper.select(rows, beams.to(rows))
+            stepper.select(going, beams.to(rows))
             alive, tokens = alive[rows], prefixes[:, :, -1].flatten()
 
 

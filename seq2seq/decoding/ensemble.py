@@ -31,6 +31,6 @@ class Ensemble:
         told = torch.stack([stepper.step(tokens) for stepper in self.steppers])  # (M, B * W, V)
         return mean_of_probabilities(told)
 
-    def select(self, sentences: Tensor, beams: Tensor) -> None:
+    def select(self, sentences: Sequence[int], beams: Tensor) -> None:
         for stepper in self.steppers:
             stepper.select(sentences, beams)

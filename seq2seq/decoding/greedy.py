@@ -6,14 +6,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
-from seq2seq.decoding.search import (
-    Hypothesis,
-    Rule,
-    Stepper,
-    end_at_limit,
-    length_penalty,
-    moved_up,
-)
+from seq2seq.decoding.progress import Progress, sent
+from seq2seq.decoding.search import Hypothesis, Rule, Stepper, length_penalty
 
 
 def greedy_search(
@@ -24,31 +18,28 @@ def greedy_search(
     rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """A `Search`, see search.py; one hypothesis a sentence."""
-    best: list[list[Hypothesis]] = [[] for _ in limits]
+    progress = Progress(limits)
     stepper.start(1)
-    alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
-    tokens = torch.full_like(alive, start_id)  # (B,)
-    prefixes = tokens.new_empty(len(alive), 0)  # (B, t)
-    scores = torch.zeros(len(alive), device=limits.device)  # (B,)
-    for length in range(1, int(limits.max()) + 1):
+    tokens = torch.full_like(limits, start_id)  # (B,)
+    prefixes = tokens.new_empty(len(limits), 1, 0)  # (B, 1, t)
+    scores = torch.zeros(len(limits), device=limits.device)  # (B,)
+    only = torch.zeros_like(limits)[:, None]  # (B, 1), the beam that each continues
+    for length in range(1, progress.longest + 1):
         log_probs = stepper.step(tokens)[:, None]  # (B, 1, V)
         for rule in rules:
-            log_probs = rule(log_probs, prefixes[:, None], alive)
-        log_probs = end_at_limit(log_probs, limits, length)[:, 0]  # (B, V)
-        gained, tokens = log_probs.max(dim=-1)
+            log_probs = rule(log_probs, prefixes, progress.alive)
+        gained, tokens = progress.end_at_limit(log_probs, length)[:, 0].max(dim=-1)
         scores = scores + gained
-        ended = (tokens == EOS_ID).nonzero().flatten()
-        if len(ended):
-            penalty = length_penalty(length, config)
-            for sentence, prefix, score in zip(
-                alive[ended].tolist(), prefixes[ended].tolist(), scores[ended].tolist(), strict=True
-            ):
-                best[sentence] = [Hypothesis(prefix, score / penalty)]
-            still = moved_up(tokens != EOS_ID)
-            if not len(still):
-                break
-            alive, tokens, prefixes = alive[still], tokens[still], prefixes[still]
-            scores, limits = scores[still], limits[still]
-            stepper.select(still, torch.zeros_like(still)[:, None])
-        prefixes = torch.cat([prefixes, tokens[:, None]], dim=1)
-    return best
+        ends = tokens == EOS_ID
+        finishing = scores.masked_fill(~ends, -torch.inf)[:, None]  # (B, 1)
+        penalty = length_penalty(length, config)
+        kept = progress.finish(finishing, ~ends, penalty, prefixes, only)
+        if not kept:
+            break
+        if len(kept) < len(scores):
+            rows = sent(kept, limits.device)
+            tokens, scores, prefixes = tokens[rows], scores[rows], prefixes[rows]
+            only = only[: len(kept)]
+            stepper.select(kept, only)
+        prefixes = torch.cat([prefixes, tokens[:, None, None]], dim=2)
+    return progress.found(1)

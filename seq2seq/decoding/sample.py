@@ -7,14 +7,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, Sampling, SearchConfig
-from seq2seq.decoding.search import (
-    Hypothesis,
-    Rule,
-    Stepper,
-    end_at_limit,
-    length_penalty,
-    moved_up,
-)
+from seq2seq.decoding.progress import Progress, sent
+from seq2seq.decoding.search import Hypothesis, Rule, Stepper, length_penalty
 
 
 class Sampler:
@@ -38,41 +32,38 @@ class Sampler:
         rules: Sequence[Rule] = (),
     ) -> list[list[Hypothesis]]:
         sampling, width = config.sampling or Sampling(), config.n_best
-        drawn: list[list[Hypothesis]] = [[] for _ in limits]
+        progress = Progress(limits)
         stepper.start(width)
         streams = [
             [Random(f"{sampling.seed}/{line}/{piece}/{w}") for w in range(width)]
             for line, piece in self.places
         ]
-        alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
-        tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
-        prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
-        scores = torch.zeros(len(alive), width, device=limits.device)  # (B, W), -inf once ended
-        same = torch.arange(width, device=limits.device)  # every beam goes on as it is
-        for length in range(1, int(limits.max()) + 1):
+        tokens = torch.full((len(limits) * width,), start_id, device=limits.device)  # (B * W,)
+        prefixes = tokens.new_empty(len(limits), width, 0)  # (B, W, t)
+        scores = torch.zeros(len(limits), width, device=limits.device)  # (B, W), -inf once ended
+        same = torch.arange(width, device=limits.device).expand(len(limits), -1)  # (B, W)
+        for length in range(1, progress.longest + 1):
             log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
             for rule in rules:
-                log_probs = rule(log_probs, prefixes, alive)
-            log_probs = end_at_limit(log_probs, limits, length)
+                log_probs = rule(log_probs, prefixes, progress.alive)
+            log_probs = progress.end_at_limit(log_probs, length)
             probs = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)
-            chosen = draw(probs, [streams[sentence] for sentence in alive.tolist()])  # (B, W)
-            scores = scores + log_probs.gather(2, chosen[..., None])[..., 0]
+            chosen = draw(probs, [streams[number] for number in progress.numbers])  # (B, W)
+            totals = scores + log_probs.gather(2, chosen[..., None])[..., 0]  # (B, W)
             ends = chosen == EOS_ID
+            scores = totals.masked_fill(ends, -torch.inf)
+            finishing, going = totals.masked_fill(~ends, -torch.inf), scores.isfinite().any(dim=1)
             penalty = length_penalty(length, config)
-            rows, samples = (ends & scores.isfinite()).nonzero().unbind(dim=1)  # (n,)
-            told = alive[rows], prefixes[rows, samples], scores[rows, samples]
-            for sentence, prefix, total in zip(*(each.tolist() for each in told), strict=True):
-                drawn[sentence].append(Hypothesis(prefix, total / penalty))
-            scores = scores.masked_fill(ends, -torch.inf)
-            open_rows = moved_up(scores.isfinite().any(dim=1))
-            if not len(open_rows):
+            kept = progress.finish(finishing, going, penalty, prefixes, same)
+            if not kept:
                 break
-            if len(open_rows) < len(alive):
-                stepper.select(open_rows, same.expand(len(open_rows), -1))
-            prefixes = torch.cat([prefixes, chosen[..., None]], dim=2)[open_rows]
-            alive, scores, limits = alive[open_rows], scores[open_rows], limits[open_rows]
-            tokens = chosen[open_rows].flatten()
-        return [sorted(each, key=lambda h: h.score, reverse=True) for each in drawn]
+            prefixes = torch.cat([prefixes, chosen[..., None]], dim=2)
+            if len(kept) < len(scores):
+                rows, same = sent(kept, limits.device), same[: len(kept)]
+                scores, prefixes = scores[rows], prefixes[rows]
+                stepper.select(kept, same)
+            tokens = prefixes[..., -1].flatten()
+        return progress.found(width)
 
 
 def draw(probs: Tensor, streams: Sequence[Sequence[Random]]) -> Tensor:
@@ -86,8 +77,7 @@ def draw(probs: Tensor, streams: Sequence[Sequence[Random]]) -> Tensor:
     chances = torch.tensor(
         [[[stream.random() for _ in range(halvings)] for stream in each] for each in streams],
         dtype=torch.float64,
-        device=probs.device,
-    )  # (B, W, halvings)
+    ).to(probs.device, non_blocking=True)  # (B, W, halvings)
     sums = [torch.nn.functional.pad(probs, (0, 2**halvings - probs.shape[-1]))]  # a power of 2
     for _ in range(halvings):
         sums.append(sums[-1].unflatten(-1, (-1, 2)).sum(dim=-1))  # of neighbours

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
-from seq2seq.config import EOS_ID, SearchConfig
+from seq2seq.config import SearchConfig
 
 
 class Hypothesis(NamedTuple):
@@ -24,13 +23,13 @@ class Stepper(Protocol):
 
     start(width): begin W rows for each sentence; again, for another search of the same sentences
     step(tokens (B * W,)) -> log-probabilities (B * W, V) of what follows each row, in fp32
-    select(sentences (N,), beams (N, W)): go on with these sentences only; their beam w continues
+    select(N sentences, beams (N, W)): go on with these sentences only; their beam w continues
         what was beam beams[., w]
     """
 
     def start(self, width: int) -> None: ...
     def step(self, tokens: Tensor) -> Tensor: ...
-    def select(self, sentences: Tensor, beams: Tensor) -> None: ...
+    def select(self, sentences: Sequence[int], beams: Tensor) -> None: ...
 
 
 def length_penalty(length: int, config: SearchConfig) -> float:
@@ -48,31 +47,6 @@ class Rule(Protocol):
     """
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor: ...
-
-
-def end_at_limit(log_probs: Tensor, limits: Tensor, length: int) -> Tensor:
-    """Allow only the end token where `length` reaches a sentence's limit.
-
-    log_probs (B, W, V), limits (B,): so a cut translation still has the score of a whole one, and
-    no other sentence of the batch has a say in where it is cut.
-    """
-    reached = limits <= length
-    if not reached.any():
-        return log_probs
-    ended = torch.full_like(log_probs, -torch.inf)
-    ended[..., EOS_ID] = log_probs[..., EOS_ID]
-    return torch.where(reached[:, None, None], ended, log_probs)
-
-
-def moved_up(still_open: Tensor) -> Tensor:
-    """still_open (B,), with N true -> their indices (N,), so that few change their place.
-
-    The first N stay where they are; where one of them is closed, one of the others moves up.
-    """
-    where = still_open.nonzero().flatten()  # (N,)
-    rows = torch.arange(len(where), device=where.device)
-    rows[~still_open[: len(where)]] = where[where >= len(where)]
-    return rows
 
 
 class Search(Protocol):

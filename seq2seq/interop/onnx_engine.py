@@ -51,8 +51,8 @@ class OnnxStepper:
         log_probs[:, NEVER_SAID] = -torch.inf
         return log_probs
 
-    def select(self, sentences: Tensor, beams: Tensor) -> None:
-        self._take((sentences[:, None] * self.width + beams).flatten())
+    def select(self, sentences: Sequence[int], beams: Tensor) -> None:
+        self._take((torch.tensor(sentences)[:, None] * self.width + beams).flatten())
 
     def _take(self, rows: Tensor) -> None:
         self.cache, self.memory = self.cache[:, :, rows], self.memory[:, :, rows]

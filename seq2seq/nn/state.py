@@ -6,6 +6,7 @@ its beams say is written once, into the slot of the beam that said it. When a be
 another one, nothing is copied; it gets the other's ancestors, the slots of what it has said so far.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -44,15 +45,15 @@ class LayerState:
             cache.permute(0, 2, 3, 1, 4)[where] = new.transpose(1, 2)  # (R, T, H, E)
         return self.keys[:, :, :used].flatten(2, 3), self.values[:, :, :used].flatten(2, 3)
 
-    def select(self, sentences: Tensor, moved: Tensor) -> "LayerState":
-        """Go on with sentences (N,), of which those at `moved` change their place."""
+    def select(self, count: int, places: Tensor, sentences: Tensor) -> "LayerState":
+        """Go on with `count` sentences: those at `places` (M,) are what was at `sentences` (M,)."""
         assert self.keys is not None, "without a cache there is nothing to select"
         assert self.values is not None
         kept = []
         for buffer in (self.memory_keys, self.memory_values, self.keys, self.values):
-            if len(moved):
-                buffer[moved] = buffer[sentences[moved]]
-            kept.append(buffer[: len(sentences)])
+            if len(places):
+                buffer[places] = buffer[sentences]
+            kept.append(buffer[:count])
         return LayerState(*kept)
 
 
@@ -115,19 +116,21 @@ class DecoderState:
         past = places <= positions.view(*self.ancestors.shape[:2], -1, 1)  # (B, W, T, used)
         return (slots[:, :, None] & past[..., None]).flatten(3).flatten(1, 2)
 
-    def select(self, sentences: Tensor, beams: Tensor) -> "DecoderState":
-        """Go on with sentences (N,) only: beam w of the n-th, from what was its beam beams[n, w].
+    def select(self, sentences: Sequence[int], beams: Tensor) -> "DecoderState":
+        """Go on with N sentences only: beam w of the n-th, from what was its beam beams[n, w].
 
         beams (N, W) count from 0 in each sentence. The old state must not be used any more. The
-        fewer sentences change their place, the less is copied.
+        fewer sentences change their place, the less is copied; the device is not waited for.
         """
-        rows = (sentences[:, None] * self.width + beams).flatten()  # (N * W,)
-        here = torch.arange(len(sentences), device=sentences.device)
-        moved = (sentences != here).nonzero().flatten()
+        moved = [place for place, each in enumerate(sentences) if place != each]  # M
+        rows, places, before = (
+            torch.tensor(each, dtype=torch.int64).to(beams.device, non_blocking=True)
+            for each in (sentences, moved, [sentences[place] for place in moved])
+        )
         return replace(
             self,
-            layers=[layer.select(sentences, moved) for layer in self.layers],
-            memory_lens=self.memory_lens[sentences],
-            lengths=self.lengths[rows],
-            ancestors=self.ancestors[sentences[:, None], beams],
+            layers=[layer.select(len(rows), places, before) for layer in self.layers],
+            memory_lens=self.memory_lens[rows],
+            lengths=self.lengths[(rows[:, None] * self.width + beams).flatten()],
+            ancestors=self.ancestors[rows[:, None], beams],
         )

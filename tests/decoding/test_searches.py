@@ -19,7 +19,8 @@ from torch import Tensor
 from seq2seq.config import BOS_ID, EOS_ID, SearchConfig
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.greedy import greedy_search
-from seq2seq.decoding.search import Hypothesis, Search, end_at_limit, length_penalty, moved_up
+from seq2seq.decoding.progress import Progress, moved_up
+from seq2seq.decoding.search import Hypothesis, Search, length_penalty
 
 Model = Callable[[tuple[int, ...]], Sequence[float]]
 """What was said so far -> log-probability of each next token."""
@@ -51,11 +52,11 @@ class ToyStepper:
         rows = enumerate(self.told)
         return torch.tensor([self.models[row // self.width](told[1:]) for row, told in rows])
 
-    def select(self, sentences: Tensor, beams: Tensor) -> None:
+    def select(self, sentences: Sequence[int], beams: Tensor) -> None:
         assert beams.shape == (len(sentences), self.width)
-        rows = (sentences[:, None] * self.width + beams).flatten().tolist()
+        rows = (torch.tensor(sentences)[:, None] * self.width + beams).flatten().tolist()
         self.told = [self.told[row] for row in rows]
-        self.models = [self.models[sentence] for sentence in sentences.tolist()]
+        self.models = [self.models[sentence] for sentence in sentences]
 
 
 def random_model(seed: int, memory: int = 9, sharpness: float = 1.5) -> Model:
@@ -346,7 +347,7 @@ def test_the_search_begins_once_with_its_width_and_keeps_to_the_limits(search: S
 
 @pytest.mark.parametrize("still", list(itertools.product([False, True], repeat=4)))
 def test_sentences_that_go_on_move_up_only_into_closed_places(still: tuple[bool, ...]) -> None:
-    rows = moved_up(torch.tensor(still)).tolist()
+    rows = moved_up(still)
     assert sorted(rows) == [row for row, goes_on in enumerate(still) if goes_on]
     assert all(row == place for place, row in enumerate(rows) if still[place])
 
@@ -367,7 +368,7 @@ def test_length_penalty_has_its_closed_form(length: int) -> None:
 def test_at_its_limit_a_sentence_may_only_end_and_the_others_are_left_alone() -> None:
     log_probs = torch.randn(3, 2, 7, generator=torch.Generator().manual_seed(0))
     before = log_probs.clone()
-    limited = end_at_limit(log_probs, torch.tensor([4, 5, 3]), 4)
+    limited = Progress(torch.tensor([4, 5, 3])).end_at_limit(log_probs, 4)
     assert log_probs.equal(before)
     assert limited[1].equal(before[1])
     for sentence in (0, 2):

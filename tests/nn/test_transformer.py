@@ -161,7 +161,7 @@ def test_beams_of_sentences_at_different_places_go_on_right(form: AttentionForm)
     ]
     for going_on, beams in choices:
         left = torch.tensor(going_on)
-        state, kept = state.select(left, torch.tensor(beams)), kept[left]
+        state, kept = state.select(going_on, torch.tensor(beams)), kept[left]
         rows = (left[:, None] * W + torch.tensor(beams)).flatten().tolist()
         new = torch.randint(3, 11, (len(rows), 1))
         said = [said[row] + new[i].tolist() for i, row in enumerate(rows)]
@@ -182,7 +182,7 @@ def test_selecting_beams_then_a_step_equals_a_step_on_reordered_input(
     (src, lens), tgt = sentences(), targets(B * W)
     _, state = in_chunks(network, tgt[:, :3], begin(network, src, lens, W), [1, 1, 1])
     beams = torch.tensor([[1, 1], [1, 0], [0, 0]])
-    hidden, _ = network.decode(tgt[:, 3:4], state.select(torch.arange(B), beams))
+    hidden, _ = network.decode(tgt[:, 3:4], state.select(range(B), beams))
     before = tgt[:, :3].view(B, W, 3)[torch.arange(B)[:, None], beams].flatten(0, 1)
     reordered = torch.cat([before, tgt[:, 3:4]], dim=1)
     expected, _ = network.decode(reordered, begin(network, src, lens, W))
@@ -195,9 +195,9 @@ def test_selecting_takes_each_beams_place_along() -> None:
     _, state = network.decode(tgt[:, :3], begin(network, src, lens, W))
     state = replace(state, lengths=torch.tensor([3, 1, 2, 3, 1, 2]))
     beams = torch.tensor([[1, 0], [0, 0], [1, 1]])
-    state = state.select(torch.arange(B), beams)
+    state = state.select(range(B), beams)
     assert state.lengths.tolist() == [1, 3, 2, 2, 2, 2]
-    state = state.select(torch.tensor([1, 0]), torch.tensor([[0, 1], [1, 0]]))
+    state = state.select([1, 0], torch.tensor([[0, 1], [1, 0]]))
     assert state.lengths.tolist() == [2, 2, 3, 1]
 
 
@@ -211,7 +211,7 @@ def test_keeping_sentences_equals_running_them_alone(
     kept, stay = torch.tensor([2, 0]), torch.arange(W).expand(2, W)
     _, state = in_chunks(network, tgt[:, :2], begin(network, src, lens, W), [1, 1])
     tokens = tgt.view(B, W, T)[kept].flatten(0, 1)
-    hidden, state = in_chunks(network, tokens[:, 2:], state.select(kept, stay), [1, 2])
+    hidden, state = in_chunks(network, tokens[:, 2:], state.select(kept.tolist(), stay), [1, 2])
     alone, _ = network.decode(tokens, begin(network, src[kept], lens[kept], W))
     torch.testing.assert_close(hidden, alone[:, 2:])
     assert state.memory_lens.equal(lens[kept])
