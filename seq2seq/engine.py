@@ -4,7 +4,7 @@ The native one, over our own network, is here; engines of other libraries are ob
 hands to a Translator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.sample import Sampler
-from seq2seq.decoding.search import Hypothesis, Search
+from seq2seq.decoding.search import Hypothesis, Search, Stepper
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
@@ -86,6 +86,45 @@ def check_lengths(engine: Engine, encoded: Sequence[Sequence[int]], what: str, f
             )
 
 
+def search(
+    stepper: Callable[[Tensor, Tensor], Stepper],
+    batch: Sequence[Request],
+    config: SearchConfig,
+    start_id: int,
+    max_length: int | None,
+    *,
+    device: torch.device | None = None,
+) -> list[list[Hypothesis]]:
+    """One batch -> the n best of each sentence, by the search that these settings ask for.
+
+    `stepper` makes the model's side of it, from sources (B, S) that end with the end token, and
+    their lengths (B,), both on the host; the search itself is done on `device`.
+    """
+    found: list[list[Hypothesis]] = [[] for _ in batch]
+    for free in (True, False):  # one sentence's constraint has no say in another's search
+        rows = [row for row, each in enumerate(batch) if (each.constraint is None) == free]
+        if not rows:
+            continue
+        alike = [batch[row] for row in rows]
+        bounds = [longest(each, config) for each in alike]
+        if max_length is not None:
+            bounds = [min(each, max_length) for each in bounds]
+        limits = torch.tensor(bounds, device=device)
+        rules = rules_for(alike, config, limits)
+        model = stepper(*pad([[*each.src, EOS_ID] for each in alike]))
+        results = search_for(alike, config)(model, limits, start_id, config, rules)
+        for row, hypotheses in zip(rows, results, strict=True):
+            found[row] = hypotheses
+    return found
+
+
+def longest(request: Request, config: SearchConfig) -> int:
+    """How many tokens its translation may have, the end token and all terms counted."""
+    most = config.max_length(len(request.src), len(request.prefix))
+    constraint = request.constraint
+    return most if constraint is None else most + constraint.standing(constraint.start).rest
+
+
 class ModelStepper:
     """A Transformer as a search sees it: a `decoding.search.Stepper` over one batch."""
 
@@ -133,34 +172,17 @@ class NativeEngine:
         return [each[: config.n_best] for each in covered]
 
     def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in batch]
-        for free in (True, False):  # one sentence's constraint has no say in another's search
-            rows = [row for row, each in enumerate(batch) if (each.constraint is None) == free]
-            if rows:
-                alike = self._search_alike([batch[row] for row in rows], config)
-                for row, hypotheses in zip(rows, alike, strict=True):
-                    found[row] = hypotheses
-        return found
-
-    def _search_alike(
-        self, batch: Sequence[Request], config: SearchConfig
-    ) -> list[list[Hypothesis]]:
-        """All under a constraint, or none."""
-        constraints = [each.constraint for each in batch if each.constraint is not None]
         device = self.network.output.weight.device
+
+        def stepper(src: Tensor, src_lens: Tensor) -> Stepper:
+            src, src_lens = src.to(device), src_lens.to(device)
+            steppers = [ModelStepper(network, src, src_lens) for network in self.networks]
+            return Ensemble(steppers) if len(steppers) > 1 else steppers[0]
+
         with torch.inference_mode():
-            tokens, src_lens = pad([[*each.src, EOS_ID] for each in batch])
-            limits = torch.tensor([config.max_length(len(r.src), len(r.prefix)) for r in batch])
-            if constraints:
-                rests = [each.standing(each.start).rest for each in constraints]
-                limits += torch.tensor(rests)
-            if self.max_length is not None:
-                limits = limits.clamp(max=self.max_length)
-            tokens, src_lens, limits = tokens.to(device), src_lens.to(device), limits.to(device)
-            steppers = [ModelStepper(network, tokens, src_lens) for network in self.networks]
-            stepper = Ensemble(steppers) if len(steppers) > 1 else steppers[0]
-            search, rules = search_for(batch, config), rules_for(batch, config, limits)
-            return search(stepper, limits, self.network.start_id, config, rules)
+            return search(
+                stepper, batch, config, self.network.start_id, self.max_length, device=device
+            )
 
     def _covered(
         self, batch: Sequence[Request], found: Sequence[Sequence[Hypothesis]], beta: float

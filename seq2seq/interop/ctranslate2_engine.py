@@ -45,6 +45,7 @@ class CTranslate2Engine:
             for each in batch
         ]
         found = self._translate(batch, max(limits), config)
+        ruled = config.min_target_length > 0 or config.no_repeat_ngram > 0
         for row, (request, limit) in enumerate(zip(batch, limits, strict=True)):
             # To forbid tokens changes the scores of the others: only where they are said.
             best = found[row][: config.n_best]
@@ -52,7 +53,7 @@ class CTranslate2Engine:
             if odd:
                 (found[row],) = self._translate([request], limit, config, NEVER_SAID)
             # It scores neither a prefix nor the end that a limit brings.
-            if odd or request.prefix or any(len(each.tokens) >= limit for each in best):
+            if odd or ruled or request.prefix or any(len(each.tokens) >= limit for each in best):
                 cut = [each.tokens[: limit - 1] for each in found[row]]
                 found[row] = scored(self, request.src, cut, config)
         return [each[: config.n_best] for each in found]
@@ -70,7 +71,8 @@ class CTranslate2Engine:
             beam_size=config.beam,
             num_hypotheses=config.beam,
             length_penalty=config.alpha,
-            min_decoding_length=0,
+            min_decoding_length=min(config.min_target_length, limit - 1),
+            no_repeat_ngram_size=config.no_repeat_ngram,
             max_decoding_length=limit,
             suppress_sequences=[[piece] for piece in self.tgt.pieces(forbidden)] or None,
             return_scores=True,

@@ -58,6 +58,8 @@ class HuggingFaceEngine:
             **self._source([each.src for each in batch]),
             decoder_input_ids=self._tensor([[self.start_id, *each.prefix] for each in batch]),
             max_length=limit + 1,  # counts the start token
+            min_length=min(config.min_target_length, limit - 1) + 1,
+            no_repeat_ngram_size=config.no_repeat_ngram,
             **beams if config.beam > 1 else {},
         )
         texts = [ids[1:] for ids in told.tolist()]

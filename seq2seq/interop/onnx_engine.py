@@ -1,6 +1,7 @@
 """Our search over onnxruntime: what the decoder computes comes from the graphs."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,15 +10,22 @@ from torch import Tensor
 from seq2seq.config import EOS_ID, SearchConfig, one_of
 from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
-from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import NEVER_SAID, search_for
+from seq2seq.engine import NEVER_SAID, search
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
-from seq2seq.interop.refusal import SEARCH, Abilities, refuse_search
+from seq2seq.interop.refusal import REQUEST, SEARCH, Abilities, refuse_search
 
-ABILITIES: Abilities = {**SEARCH, "length_penalty": None}
+SEARCHES: Abilities = {
+    **SEARCH,
+    "length_penalty": None,
+    "repetition_penalty": None,
+    "diversity": None,
+    "sampling": None,
+}
+"""All that our own search can do without the attention."""
+REQUESTS: Abilities = {**REQUEST, "constraint": None}
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -28,13 +36,12 @@ class OnnxStepper:
     def __init__(self, encoder: Any, decoder: Any, src: Tensor, src_lens: Tensor) -> None:
         self.decoder = decoder
         (memory,) = encoder.run(None, {"src": src.numpy(), "src_lens": src_lens.numpy()})
-        self.memory, self.src_lens = torch.from_numpy(memory), src_lens  # (L, 2, B, H, S, E)
-        self.cache, self.width = self.memory[:, :, :, :, :0], 1
+        self.source = torch.from_numpy(memory), src_lens  # (L, 2, B, H, S, E), (B,)
 
     def start(self, width: int) -> None:
-        rows = torch.arange(len(self.src_lens)).repeat_interleave(width)
-        self.width = width
-        self._take(rows)
+        self.memory, self.src_lens = self.source
+        self.cache, self.width = self.memory[:, :, :, :, :0], width
+        self._take(torch.arange(len(self.src_lens)).repeat_interleave(width))
 
     def step(self, tokens: Tensor) -> Tensor:
         logits, cache = self.decoder.run(
@@ -69,13 +76,9 @@ class OnnxEngine:
         self.start_id, self.max_length = start_id, max_length
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        refuse_search("onnx", batch, config, ABILITIES)
-        limits = torch.tensor([config.max_length(len(r.src), len(r.prefix)) for r in batch])
-        if self.max_length is not None:
-            limits = limits.clamp(max=self.max_length)
-        stepper = self._stepper([each.src for each in batch])
-        search, rules = search_for(batch, config), rules_for(batch, config, limits)
-        return search(stepper, limits, self.start_id, config, rules)
+        refuse_search("onnx", batch, config, SEARCHES, REQUESTS)
+        make = partial(OnnxStepper, self.encoder, self.decoder)
+        return search(make, batch, config, self.start_id, self.max_length)
 
     def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""

@@ -36,8 +36,11 @@ SEARCH: Abilities = {
     "n_best": None,
     "length_penalty": ["length"],
     "alpha": None,
+    "min_target_length": None,
+    "max_target_length": None,
     "max_length_ratio": None,
     "max_length_offset": None,
+    "no_repeat_ngram": None,
 }
 """Of a search, what all of them can do."""
 REQUEST: Abilities = {"src": None, "prefix": None, "place": None}
@@ -68,10 +71,14 @@ def refuse(what: str, found: Sequence[str]) -> None:
 
 
 def refuse_search(
-    engine: str, batch: Sequence[Request], config: SearchConfig, abilities: Abilities = SEARCH
+    engine: str,
+    batch: Sequence[Request],
+    config: SearchConfig,
+    abilities: Abilities = SEARCH,
+    wishes: Abilities = REQUEST,
 ) -> None:
     """Raise one ConfigError about all settings and wishes that an engine cannot follow."""
     found = unable(config, abilities, "search.")
-    wishes = [unable(each, REQUEST, "") for each in batch]
-    found += dict.fromkeys(wish for each in wishes for wish in each)
+    refused = [unable(each, wishes, "") for each in batch]
+    found += dict.fromkeys(wish for each in refused for wish in each)
     refuse(f"engine={engine} cannot search like this", found)

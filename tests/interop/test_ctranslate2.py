@@ -91,6 +91,27 @@ def test_hypotheses_of_a_beam_are_possible_scored_as_ours_and_best_first(
             assert score == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    "wish",
+    [{"min_target_length": 5}, {"no_repeat_ngram": 1}, {"min_target_length": 90}],
+    ids=str,
+)
+@pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
+def test_rules_of_a_greedy_search_are_ours(
+    engine: str, wish: dict[str, Any], tmp_path: Path
+) -> None:
+    saved = brief_model()
+    other, _ = opened(saved, engine, tmp_path)
+    batch, config = asked(saved), search_of(1)
+    plain = NativeEngine(saved.network).search(batch, config)
+    config = replace(config, **wish)
+    expected = NativeEngine(saved.network).search(batch, config)
+    assert [each.tokens for (each,) in expected] != [each.tokens for (each,) in plain]
+    for (ours,), (theirs,) in zip(expected, other.search(batch, config), strict=True):
+        assert theirs.tokens == ours.tokens
+        assert theirs.score == pytest.approx(ours.score, abs=1e-4)
+
+
 def test_tokens_that_are_never_said_would_be_said_otherwise(tmp_path: Path) -> None:
     saved = random_model(output_bias=True)
     with torch.no_grad():

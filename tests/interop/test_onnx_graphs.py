@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from every_option import random_model
 
-from seq2seq.config import EOS_ID, SearchConfig
+from seq2seq.config import EOS_ID, Diversity, Sampling, SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.interop.onnx import export
 from seq2seq.interop.targets import load
 from seq2seq.model_folder import save_model
+from seq2seq.text.terms import Terms
 
 pytestmark = pytest.mark.export
 
@@ -51,7 +52,16 @@ def test_a_loop_of_a_few_lines_gives_our_greedy_translations(
 
 
 @pytest.mark.parametrize(
-    "wish", [{}, {"length_penalty": "gnmt"}, {"alpha": 0.0, "beam": 1}], ids=str
+    "wish",
+    [
+        {},
+        {"length_penalty": "gnmt"},
+        {"alpha": 0.0, "beam": 1},
+        {"min_target_length": 4, "no_repeat_ngram": 1, "repetition_penalty": 1.3},
+        {"beam": 4, "n_best": 4, "diversity": Diversity(groups=2, strength=0.4)},
+        {"n_best": 3, "sampling": Sampling(temperature=3.0, seed=2)},
+    ],
+    ids=str,
 )
 def test_every_search_is_ours(wish: dict[str, Any], tmp_path: Path) -> None:
     saved = random_model(norm="post")
@@ -61,6 +71,21 @@ def test_every_search_is_ours(wish: dict[str, Any], tmp_path: Path) -> None:
     for mine, found in zip(NativeEngine(saved.network).search(BATCH, config), theirs, strict=True):
         assert [each.tokens for each in found] == [each.tokens for each in mine]
         assert [each.score for each in found] == pytest.approx([each.score for each in mine])
+
+
+def test_terms_are_held_as_in_ours_and_coverage_is_refused(tmp_path: Path) -> None:
+    saved = random_model()
+    save_model(saved, tmp_path)
+    theirs = load(tmp_path, "onnx", "cpu", "fp32")
+    terms = Terms(["kare", "mino"], saved.tgt_subwords)
+    batch = [*BATCH, Request([5, 9, 4], constraint=terms)]
+    config = SearchConfig(beam=3, max_length_offset=4)
+    ours, found = (each.search(batch, config) for each in (NativeEngine(saved.network), theirs))
+    assert [[h.tokens for h in each] for each in found] == [[h.tokens for h in e] for e in ours]
+    said = saved.tgt_subwords.decode(found[-1][0].tokens)
+    assert said.count("kare") == said.count("mino") == 1
+    with pytest.raises(ConfigError, match=r"search\.coverage_penalty=0\.3: not known there"):
+        theirs.search(batch, SearchConfig(coverage_penalty=0.3))
 
 
 def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
