@@ -60,6 +60,8 @@ class OneLineParser(LightningArgumentParser):
     """A parser that tells a mistake of the user in one line."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        if not self.exit_on_error:  # inside, of one of the types that a setting may have
+            super().error(message, ex)
         self.exit(2, f"error: {' '.join(message.split())} (see: {self.prog} --help)\n")
 
 

@@ -148,6 +148,26 @@ def test_dropped_pairs_are_counted_in_the_log(
     assert "2000 of 2003 pairs; dropped 2 with an empty side and 1 longer" in caplog.text
 
 
+def test_a_configuration_may_name_several_corpora_and_their_weights(
+    corpus: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    (corpus / "small.tsv").write_text("ba de\tde ba\n" * 40)
+    (corpus / "two.yaml").write_text("""
+data:
+  train:
+    large: {src: train.src, tgt: train.tgt, weight: 1}
+    small: {path: small.tsv, weight: 3}
+""")
+    others = settings(trainer__max_steps=1)
+    for flag in ("--data.train.src", "--data.train.tgt"):
+        place = others.index(flag)
+        del others[place : place + 2]
+    with caplog.at_level("INFO"):
+        assert run("fit", "--config", "two.yaml", *others) == 0
+    for name, pairs in (("large", 2000), ("small", 40)):
+        assert f"training corpus {name}: {pairs} of {pairs} pairs" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
