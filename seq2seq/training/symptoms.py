@@ -12,6 +12,7 @@ from typing import NamedTuple
 from seq2seq.data.glance import Glance
 from seq2seq.data.overlap import KINDS
 from seq2seq.text.normalize import shortened
+from seq2seq.text.repetition import repeats
 from seq2seq.training.recipe import Recipe
 
 INSPECT = "look at the corpus with `seq2seq inspect`"
@@ -142,19 +143,6 @@ def degenerate_output(translations: Sequence[str], references: Sequence[str]) ->
     """The first that fits, not all that do."""
     found = (check(translations, references) for check in OUTPUT) if translations else ()
     return next(filter(None, found), None)
-
-
-def repeats(text: str) -> bool:
-    """Whether it ends in a piece of at most 40 characters again and again: "of the of the of the".
-
-    Five times, and 12 characters, at least; one character behind the last does not matter.
-    """
-    for period in range(1, 41):
-        times = max(5, -(-12 // period))
-        tail = text[-1 - times * period : -1]
-        if len(tail) == times * period and tail == tail[:period] * times:
-            return True
-    return False
 
 
 def overlapping_validation(found: Glance, validation: int) -> Symptom | None:

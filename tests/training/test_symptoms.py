@@ -15,7 +15,6 @@ from seq2seq.training.symptoms import (
     ignored_source,
     no_learning_rate,
     overlapping_validation,
-    repeats,
     skipped_steps,
 )
 
@@ -92,25 +91,6 @@ def test_output_is_degenerate_where_its_references_are_not(
     assert re.search(seen, said(symptom) if symptom else "")
     assert degenerate_output(translations, translations) is None
     assert degenerate_output([], []) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "endless"),
-    [
-        ("the end of the of the of the of the of the of the", True),
-        ("ba ba ba ba ba ba.", True),
-        ("哈哈哈哈哈哈哈哈哈哈哈哈哈", True),
-        ("........", False),
-        ("no no no no", False),
-        ("so it was, so it was, so it was, so it was, so it was, said he", False),
-        ("a", False),
-        ("", False),
-    ],
-)
-def test_repetition_is_endless_when_the_text_ends_in_it_five_times(
-    text: str, endless: bool
-) -> None:
-    assert repeats(text) == endless
 
 
 def test_overlap_is_told_where_scores_suffer_from_it() -> None:

@@ -1,0 +1,14 @@
+"""Text that repeats itself without end, as a decoder does that has lost its way."""
+
+
+def repeats(text: str) -> bool:
+    """Whether it ends in a piece of at most 40 characters again and again: "of the of the of the".
+
+    Five times, and 12 characters, at least; one character behind the last does not matter.
+    """
+    for period in range(1, 41):
+        times = max(5, -(-12 // period))
+        tail = text[-1 - times * period : -1]
+        if len(tail) == times * period and tail == tail[:period] * times:
+            return True
+    return False
