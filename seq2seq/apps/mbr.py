@@ -10,7 +10,7 @@ from seq2seq.config import SearchConfig
 from seq2seq.decoding.mbr import Utility, rank
 from seq2seq.decoding.search import length_penalty
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import find_model, load_languages
+from seq2seq.interop.targets import languages
 from seq2seq.translation import Translation
 
 
@@ -52,7 +52,7 @@ def chooser(
 def utility_for(name: str, model: str) -> Utility:
     """In the target language of a model. Imported by name: translating without it needs no
     sacreBLEU."""
-    _, target_lang = load_languages(find_model(model))
+    _, target_lang = languages(model)
     pairwise = importlib.import_module("seq2seq.evaluation.pairwise").PAIRWISE[name](target_lang)
 
     def utility(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[float]]:

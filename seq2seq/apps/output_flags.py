@@ -11,17 +11,21 @@ from seq2seq.errors import ConfigError, UserError
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare --output and --resume."""
     parser.add_argument("--output", metavar="FILE", type=Path, help="default: stdout")
-    parser.add_argument(
-        "--output-format",
-        choices=WRITERS,
-        help="default: jsonl for a file that ends in .jsonl, or else text",
-    )
     parser.add_argument(
         "--resume",
         action="store_true",
         help="go on after the last line of the input that an interrupted run has finished",
+    )
+
+
+def add_format_flag(parser: argparse.ArgumentParser) -> None:
+    """Declare --output-format, for commands that write text or JSON."""
+    parser.add_argument(
+        "--output-format",
+        choices=WRITERS,
+        help="default: jsonl for a file that ends in .jsonl, or else text",
     )
 
 
@@ -38,10 +42,12 @@ def check_resume(args: argparse.Namespace) -> None:
 
 @contextmanager
 def opened(
-    args: argparse.Namespace, settings: Mapping[str, str], *, numbered: bool = False
+    args: argparse.Namespace, settings: Mapping[str, str], *, number_column: int | None = None
 ) -> Iterator[Output]:
     """Where rows go. An error, or Ctrl-C, says how far it is and how to go on."""
-    with open_output(args.output, settings, resume=args.resume, numbered=numbered) as output:
+    with open_output(
+        args.output, settings, resume=args.resume, number_column=number_column
+    ) as output:
         try:
             yield output
         except UserError as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.output_flags import (
+    add_format_flag,
     add_output_flags,
     check_resume,
     made_with,
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("src", metavar="SRC", help="sentences")
     parser.add_argument("tgt", metavar="TGT", help="their translations")
     add_output_flags(parser)
+    add_format_flag(parser)
     parser.add_argument(
         "--token-scores", action="store_true", help="log-probabilities of the subwords, too"
     )

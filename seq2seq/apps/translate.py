@@ -11,7 +11,6 @@ with, other fields are handed on to the output. In JSON all columns are fields.
 import argparse
 import os
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,10 +18,16 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps import mbr
 from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention, examples_of
+from seq2seq.apps.engine_flags import (
+    SAME_TRANSLATIONS,
+    add_engine_flags,
+    check_engine_flags,
+    load_translator,
+)
 from seq2seq.apps.output_flags import (
+    add_format_flag,
     add_output_flags,
     check_resume,
     made_with,
@@ -37,7 +42,6 @@ from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
 from seq2seq.data.output import Output
 from seq2seq.errors import ConfigError
-from seq2seq.interop.extras import TARGETS
 from seq2seq.reports.files import check_output, write
 from seq2seq.translation import Translation
 
@@ -47,13 +51,7 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 256
 """Lines whose translations are looked at again together."""
-SAME_TRANSLATIONS = {
-    "verify",
-    "workers",
-    "batch_tokens",
-    "device",
-    "attention",
-}
+SAME_OUTPUT = SAME_TRANSLATIONS | {"verify", "attention"}
 """Settings that have no say in what is written: --resume may change them."""
 
 
@@ -67,15 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: jsonl for a file that ends in .jsonl, or else text",
     )
     add_output_flags(parser)
+    add_format_flag(parser)
     parser.add_argument(
         "--prefix", metavar="FILE", help="how each translation begins, line by line; may be blank"
-    )
-    parser.add_argument(
-        "--ensemble",
-        metavar="MODEL",
-        nargs="+",
-        default=[],
-        help="more models, with the same subwords, that decide together with MODEL",
     )
     mbr.add_flags(parser)
     parser.add_argument(
@@ -94,89 +86,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"sentences",
     )
     parser.add_argument(
-        "--max-length",
-        type=int,
-        default=256,
-        help="most subwords of a line, the end token counted (default: 256)",
-    )
-    parser.add_argument(
-        "--too-long",
-        choices=("split", "error"),
-        default="split",
-        help="what becomes of a longer line (default: split)",
-    )
-    parser.add_argument(
-        "--batch-tokens", type=int, default=4096, help="source tokens of a batch (default: 4096)"
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        help="processes that translate (default: on a CPU one for each core if the input is long)",
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
-    parser.add_argument(
-        "--engine",
-        choices=["native", *TARGETS],
-        default="native",
-        help="what searches: our own network, or the library that MODEL was or may be exported to",
-    )
-    parser.add_argument(
-        "--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)"
-    )
-    parser.add_argument(
         "--verify",
         metavar="N",
         type=int,
         default=0,
         help="translate N lines again, each alone, and tell differences; status 1 if there are any",
     )
+    add_engine_flags(parser)
     add_search_flags(parser)
     add_term_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Translate while reading and writing."""
-    at_least("--batch-tokens", args.batch_tokens, 1)
-    at_least("--max-length", args.max_length, 2)
-    at_least("--workers", 1 if args.workers is None else args.workers, 1)
+    check_engine_flags(args)
     at_least("--verify", args.verify, 0)
     check_resume(args)
     if args.attention is not None:
         check_output("--attention", args.attention)
-    keep_freed_memory()
-    warnings.showwarning = lambda said, *_: print(f"warning: {said}", file=sys.stderr)
     translator = _load(args)
     from seq2seq.verification import Sample
 
     sample = Sample(args.verify)
-    settings = made_with(args, {"input": args.input}, SAME_TRANSLATIONS)
-    numbered = args.n_best > 1 and output_format(args) == "text"
-    with opened(args, settings, numbered=numbered) as output:
+    settings = made_with(args, {"input": args.input}, SAME_OUTPUT)
+    number_column = 0 if args.n_best > 1 and output_format(args) == "text" else None
+    with opened(args, settings, number_column=number_column) as output:
         _translate(args, translator, output, sample)
     return _verify(sample, translator)
 
 
 def _load(args: argparse.Namespace) -> "Translator":
-    config = search_config(args)
-    size = _input_size(args.input) if args.engine == "native" else 0  # others have threads
+    config = mbr.with_candidates(search_config(args), args)
+    size = _input_size(args.input)
     if args.prefix is not None and args.input is not None:
         check_aligned(args.prefix, args.input)
-    # torch is imported only after the arguments are known to be right.
-    from seq2seq.translator import Translator
-    from seq2seq.workers import default_workers
-
-    return Translator.load(
-        args.model,
-        mbr.with_candidates(config, args),
-        device=args.device,
-        precision=args.precision,
-        engine=args.engine,
-        batch_tokens=args.batch_tokens,
-        max_length=args.max_length,
-        too_long=args.too_long,
-        workers=args.workers or default_workers(size, args.device),
-        ensemble=args.ensemble,
-    )
+    return load_translator(args, config, size)
 
 
 def _input_size(path: str | None) -> int:

@@ -59,13 +59,14 @@ class UnfinishedFile(Output):
 
 @contextmanager
 def open_output(
-    path: Path | None, settings: Settings, *, resume: bool = False, numbered: bool = False
+    path: Path | None, settings: Settings, *, resume: bool = False, number_column: int | None = None
 ) -> Iterator[Output]:
     """Where lines go; a file gets its name when the block ends without an error. One that no line
     was finished of is not kept.
 
     With `resume` the unfinished file is gone on with, if there is one: `done` says how many lines
-    of input it holds. Rows that are `numbered` begin with the index of their line and a tab.
+    of input it holds. A line of input has one row, or any number of rows with its index, from 0, in
+    this column, between tabs.
     """
     if path is None:
         buffer = sys.stdout.buffer
@@ -85,7 +86,7 @@ def open_output(
         if resume and unfinished.exists():
             _check_settings(made_with, settings)
             with unfinished.open("rb") as lines:
-                done, size = finished(lines, numbered=numbered)
+                done, size = finished(lines, number_column)
         else:
             made_with.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         raw = unfinished.open("ab", buffering=0)
@@ -105,21 +106,20 @@ def open_output(
         made_with.unlink()
 
 
-def finished(rows: Iterable[bytes], *, numbered: bool) -> tuple[int, int]:
+def finished(rows: Iterable[bytes], number_column: int | None) -> tuple[int, int]:
     """How many lines of input are whole in these rows, and the number of bytes that they take.
 
     Of numbered rows the last line counts only when another one has begun: it may lack some.
     """
     done = size = end = 0
-    last: bytes | None = None
+    last: int | None = None
     for row in rows:
         if not row.endswith(b"\n"):
             break
-        number = row.split(b"\t", 1)[0]
-        if not numbered:
+        if number_column is None:
             done, size = done + 1, end + len(row)
-        elif number != last:
-            done, size, last = int(number), end, number
+        elif (number := int(row.split(b"\t")[number_column])) != last:
+            done, size, last = number, end, number
         end += len(row)
     return done, size
 

@@ -16,7 +16,7 @@ from seq2seq.errors import ModelFolderError
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
 from seq2seq.interop.refusal import refuse
-from seq2seq.model_folder import EXPORTED, SavedModel, find_model, load_model
+from seq2seq.model_folder import EXPORTED, SavedModel, find_model, load_languages, load_model
 
 
 class Target(Protocol):
@@ -88,6 +88,16 @@ def find(path: str | Path, name: str) -> Path:
             f"{folder} was exported to {written}, not to {name}; use --engine {written}."
         )
     return folder
+
+
+def languages(path: str | Path) -> tuple[str, str]:
+    """Codes of the source and the target language of an export, or a model or run folder; "" where
+    none was given."""
+    folder = Path(path)
+    if (folder / EXPORTED).is_file():
+        about = Exported.read(folder).about
+        return about.src_lang, about.tgt_lang
+    return load_languages(find_model(folder))
 
 
 def load(path: str | Path, name: str, device: str, precision: str) -> ScoringEngine:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from test_translator import LINES, TEXTS, random_network, subwords
 
-from seq2seq.apps.translate import SAME_TRANSLATIONS
+from seq2seq.apps.translate import SAME_OUTPUT
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.decoding.request import Request
@@ -74,7 +74,7 @@ def test_settings_of_speed_have_no_say_in_what_is_written(here: Path) -> None:
     expected = translated(here)
     assert expected.count(b"\n") == len(LINES)
     for arguments in (["--batch-tokens", "1"], ["--workers", "1"], ["--verify", "3"]):
-        assert arguments[0][2:].replace("-", "_") in SAME_TRANSLATIONS
+        assert arguments[0][2:].replace("-", "_") in SAME_OUTPUT
         assert translated(here, *arguments) == expected
 
 

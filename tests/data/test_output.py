@@ -15,20 +15,21 @@ from seq2seq.data.output import open_output
 from seq2seq.errors import ConfigError
 
 MADE_WITH = {"MODEL": "m", "--beam": "5"}
-ROWS = {
-    False: [["eins"], [""], ["zwei drei"], ["今"], ["vier"]],
-    True: [["0\tein", "0\teins"], ["1\t"], ["2\tzwei", "2\tdrei", "2\tvier"], ["3\t今"]],
+ROWS: dict[int | None, list[list[str]]] = {
+    None: [["eins"], [""], ["zwei drei"], ["今"], ["vier"]],
+    0: [["0\tein", "0\teins"], ["1\t"], ["2\tzwei", "2\tdrei", "2\tvier"], ["3\t今"]],
+    2: [["a\t\t0", "a\teins\t0\t"], [], ["c\tzwei\t2"], [], ["今\t\t4\t-0.1", "今\t7\t4"], []],
 }
-"""Of each line of input, by whether they are numbered."""
+"""Of each line of input, by the column of its number."""
 
 
 def whole(rows: list[list[str]]) -> bytes:
     return "".join(f"{row}\n" for each in rows for row in each).encode()
 
 
-def write(path: Path, rows: list[list[str]], *, numbered: bool = False) -> int:
+def write(path: Path, rows: list[list[str]], number_column: int | None = None) -> int:
     """The command with --resume, in small -> how many lines it found finished."""
-    with open_output(path, MADE_WITH, resume=True, numbered=numbered) as output:
+    with open_output(path, MADE_WITH, resume=True, number_column=number_column) as output:
         done = output.done
         for each in rows[done:]:
             output.write(each)
@@ -53,33 +54,37 @@ def room_for(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("numbered", [False, True])
-def test_a_file_killed_at_any_byte_goes_on_to_the_same_file(tmp_path: Path, numbered: bool) -> None:
-    rows, path = ROWS[numbered], tmp_path / "out"
+@pytest.mark.parametrize("number_column", [None, 0, 2])
+def test_a_file_killed_at_any_byte_goes_on_to_the_same_file(
+    tmp_path: Path, number_column: int | None
+) -> None:
+    rows, path = ROWS[number_column], tmp_path / "out"
     written = whole(rows)
     last: int | None = None
     for size in range(len(written) + 1):
         (tmp_path / ".out.unfinished").write_bytes(written[:size])
         (tmp_path / ".out.settings").write_text(json.dumps(MADE_WITH))
-        done = write(path, rows, numbered=numbered)
+        done = write(path, rows, number_column)
         assert path.read_bytes() == written
         assert os.listdir(tmp_path) == ["out"]
         assert whole(rows[:done]) == written[: len(whole(rows[:done]))]
         assert len(whole(rows[:done])) <= size
-        if not numbered:
+        if number_column is None:
             assert len(whole(rows[: done + 1])) > size or done == len(rows)
         last = done
-    assert last == len(rows) - numbered
+    # Of numbered rows the last line may lack some.
+    lines_with_rows = [number for number, each in enumerate(rows) if each]
+    assert last == (len(rows) if number_column is None else lines_with_rows[-1])
 
 
 def test_each_line_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> None:
     with open_output(tmp_path / "out", MADE_WITH) as output:
-        for number, rows in enumerate(ROWS[True], start=1):
+        for number, rows in enumerate(ROWS[0], start=1):
             output.write(rows)
-            assert (tmp_path / ".out.unfinished").read_bytes() == whole(ROWS[True][:number])
+            assert (tmp_path / ".out.unfinished").read_bytes() == whole(ROWS[0][:number])
             assert not (tmp_path / "out").exists()
             assert f"Lines finished: {number}, in" in output.state
-    assert (tmp_path / "out").read_bytes() == whole(ROWS[True])
+    assert (tmp_path / "out").read_bytes() == whole(ROWS[0])
 
 
 def test_an_error_leaves_the_unfinished_file_and_the_old_one(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""The flags that say which models translate, in what, and how much at a time."""
+
+import argparse
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from seq2seq.allocator import keep_freed_memory
+from seq2seq.config import SearchConfig, at_least
+from seq2seq.interop.extras import TARGETS
+
+if TYPE_CHECKING:
+    from seq2seq.translator import Translator
+
+SAME_TRANSLATIONS = {"batch_tokens", "device", "workers"}
+"""Those that have no say in what is written: --resume may change them."""
+
+
+def add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what `load_translator` reads, besides the model itself."""
+    flag = parser.add_argument_group("engine").add_argument
+    flag(
+        "--ensemble",
+        metavar="MODEL",
+        nargs="+",
+        default=[],
+        help="more models, with the same subwords, that decide together with the first",
+    )
+    flag(
+        "--max-length",
+        type=int,
+        default=256,
+        help="most subwords of a line, the end token counted (default: 256)",
+    )
+    flag(
+        "--too-long",
+        choices=("split", "error"),
+        default="split",
+        help="what becomes of a longer line (default: split)",
+    )
+    flag("--batch-tokens", type=int, default=4096, help="source tokens of a batch (default: 4096)")
+    flag(
+        "--workers",
+        type=int,
+        help="processes that translate (default: on a CPU one for each core if the input is long)",
+    )
+    flag("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    flag(
+        "--engine",
+        choices=["native", *TARGETS],
+        default="native",
+        help="what searches: our own network, or the library that the model was or may be exported "
+        "to",
+    )
+    flag("--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)")
+
+
+def check_engine_flags(args: argparse.Namespace) -> None:
+    """ConfigError for a number that cannot work."""
+    at_least("--batch-tokens", args.batch_tokens, 1)
+    at_least("--max-length", args.max_length, 2)
+    at_least("--workers", 1 if args.workers is None else args.workers, 1)
+
+
+def load_translator(args: argparse.Namespace, config: SearchConfig, size: int) -> "Translator":
+    """The translator of a command whose input has `size` bytes, 0 where nobody knows. What is
+    warned of while it works is one line on stderr."""
+    keep_freed_memory()
+    # torch is imported only after the arguments are known to be right.
+    from seq2seq.translator import Translator
+    from seq2seq.workers import default_workers
+
+    warnings.showwarning = lambda said, *_: print(f"warning: {said}", file=sys.stderr)
+    if args.engine != "native":  # others have threads
+        size = 0
+    return Translator.load(
+        args.model,
+        config,
+        device=args.device,
+        precision=args.precision,
+        engine=args.engine,
+        batch_tokens=args.batch_tokens,
+        max_length=args.max_length,
+        too_long=args.too_long,
+        workers=args.workers or default_workers(size, args.device),
+        ensemble=args.ensemble,
+    )
