@@ -26,6 +26,7 @@ VERBS = {
     "inspect": "look for what would spoil training or evaluation in corpora",
     "clean": "write a corpus without the pairs that rules reject, and those beside it",
     "translate": "translate lines of text with a trained model",
+    "distill": "write a teacher's translations of a corpus, for a student to learn from",
     "score": "tell how likely a model finds given translations",
     "evaluate": "score translations against references: BLEU, chrF, TER",
     "experiment": "train and test configurations with several seeds, and compare them",

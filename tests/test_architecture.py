@@ -43,9 +43,11 @@ FLOORS = {
     "translator":   f"{BASE} text nn data decoding model_folder engine sentence translation "
                     "second_look pipeline workers",
     "verification": "sentence translation translator",
+    "distillation": "text data decoding translation translator",
     "training":     f"{MODEL} evaluation memory",
     "interop":      MODEL,
-    "apps":         f"{MODEL} evaluation training interop reports allocator verification workers",
+    "apps":         f"{MODEL} evaluation training interop reports allocator verification "
+                    "distillation workers",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers

@@ -1,0 +1,143 @@
+"""Write what a student learns from: a teacher's translations, beside the references.
+
+Sequence-level knowledge distillation (Kim and Rush 2016): the sentences of a corpus, translated by
+a large model, are easier to learn for a small one. CORPUS is SRC TGT, one PATH with both sides, or
+one text file of sources. Rows are source TAB translation TAB line TAB score, a corpus to train on
+(data.train.path); lines are counted from 0. Of each line comes the reference, which has no score,
+then the --n-best translations of the teacher, best first, each text once. What nobody should learn
+is left out and counted: translations that are empty, as long as the search allows, repeat
+themselves without end, or copy the source.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice, tee
+from pathlib import Path
+
+from seq2seq.apps import mbr
+from seq2seq.apps.engine_flags import (
+    SAME_TRANSLATIONS,
+    add_engine_flags,
+    check_engine_flags,
+    load_translator,
+)
+from seq2seq.apps.inspect import corpus_files
+from seq2seq.apps.output_flags import add_output_flags, check_resume, made_with, opened
+from seq2seq.apps.rows import decimal
+from seq2seq.apps.search_flags import add_search_flags, search_config
+from seq2seq.data.corpus import Pair, stream_pairs
+from seq2seq.data.formats import reader_of
+from seq2seq.data.lines import read_lines
+from seq2seq.data.output import Output
+from seq2seq.distillation import Distillation
+from seq2seq.errors import ConfigError
+from seq2seq.interop.targets import languages
+from seq2seq.text.normalize import clean
+
+LINE_COLUMN = 2
+"""Of a row, from 0."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `run` reads."""
+    parser.add_argument("model", metavar="TEACHER", help="a model folder or a run folder")
+    parser.add_argument(
+        "corpus", metavar="CORPUS", nargs="+", help="SRC TGT, one PATH with both sides, or one SRC"
+    )
+    add_output_flags(parser)
+    parser.add_argument(
+        "--teacher-only", action="store_true", help="leave out the references of the corpus"
+    )
+    parser.add_argument(
+        "--closest",
+        choices=("chrf", "bleu"),
+        help="of the --n-best translations only the one that is most like the reference "
+        "(sequence-level interpolation)",
+    )
+    mbr.add_flags(parser)
+    add_engine_flags(parser)
+    add_search_flags(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read the corpus to its end, which may have a mistake; then translate it."""
+    check_engine_flags(args)
+    check_resume(args)
+    _check(args)
+    config = mbr.with_candidates(search_config(args), args)
+    lines = size = 0
+    for pair in _pairs(args):
+        lines, size = lines + 1, size + len(pair.src.encode())
+    translator = load_translator(args, config, size)
+    utility = mbr.utility_for(args.closest, args.model) if args.closest else None
+    distillation = Distillation(translator, utility)
+    inputs = dict(zip(("src", "tgt"), args.corpus, strict=False))
+    settings = made_with(args, inputs, SAME_TRANSLATIONS | {"corpus"})
+    with opened(args, settings, number_column=LINE_COLUMN) as output:
+        _distill(args, distillation, output, lines)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.output is not None and args.output.suffix != ".tsv":
+        raise ConfigError(
+            f"--output {args.output} must end in .tsv: training tells formats by their endings."
+        )
+    if args.output is not None and args.output.resolve() in map(_resolved, args.corpus):
+        raise ConfigError(f"--output {args.output} is read already; choose another one.")
+    if args.closest is not None and args.n_best == 1:
+        raise ConfigError(f"--closest {args.closest} needs a choice: add e.g. --n-best 5.")
+    if args.closest is not None and _only_sources(args.corpus):
+        raise ConfigError(f"--closest {args.closest} needs references: give SRC TGT, or one PATH.")
+
+
+def _resolved(path: str) -> Path:
+    return Path(path).resolve()
+
+
+def _only_sources(corpus: list[str]) -> bool:
+    return len(corpus) == 1 and Path(corpus[0]).is_file() and reader_of(corpus[0]) is None
+
+
+def _pairs(args: argparse.Namespace) -> Iterator[Pair]:
+    """Of the corpus, with "" where there is no reference."""
+    if _only_sources(args.corpus):
+        return (Pair(line, "") for line in read_lines(args.corpus[0]))
+    src_lang, tgt_lang = languages(args.model)
+    files = corpus_files("CORPUS", args.corpus)
+    return stream_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang)
+
+
+def _distill(
+    args: argparse.Namespace, distillation: Distillation, output: Output, lines: int
+) -> None:
+    from tqdm import tqdm
+
+    translator, done = distillation.translator, output.done
+    if done > lines:
+        raise ConfigError(f"--resume: the corpus has {lines} lines, but more are finished.")
+    choose, references = mbr.chooser(args, translator.config), 0
+    pairs, again = tee(islice(_pairs(args), done, None))
+    bar = tqdm(total=lines, initial=done, unit="line", disable=not sys.stderr.isatty())
+    with bar, closing(translator.stream((pair.src for pair in pairs), first=done + 1)) as stream:
+        for found, pair in zip(stream, again, strict=True):
+            beside = not args.teacher_only and bool(clean(pair.src) and clean(pair.tgt))
+            rows = [_row(pair.src, pair.tgt, output.done)] if beside else []
+            rows += [
+                _row(pair.src, each.text, output.done, decimal(each.score))
+                for each in distillation.choose(pair, choose(found))
+            ]
+            output.write(rows)
+            references += beside
+            bar.update()
+    left_out = ", ".join(f"{count:,} {what}" for what, count in distillation.left_out.items())
+    print(
+        f"{lines - done:,} lines: {references:,} references, {distillation.kept:,} translations; "
+        f"left out: {left_out or 'none'}",
+        file=sys.stderr,
+    )
+
+
+def _row(src: str, tgt: str, line: int, score: str = "") -> str:
+    return "\t".join([clean(src), clean(tgt), str(line), score])

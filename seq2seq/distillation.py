@@ -1,0 +1,69 @@
+"""Which of a teacher's translations a student learns from (Kim and Rush 2016)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from seq2seq.data.corpus import Pair
+from seq2seq.decoding.mbr import Utility
+from seq2seq.text.normalize import clean
+from seq2seq.text.repetition import repeats
+from seq2seq.translation import Translation
+from seq2seq.translator import Translator
+
+EMPTY = "empty"
+CUT = "as long as the search allows"
+ENDLESS = "endless repetitions"
+COPY = "copies of the source"
+
+
+class Distillation:
+    """Chooses translations of one pair's source after the other, and counts them.
+
+    With a utility it keeps of each source the one that is most like the reference, where there is
+    one: sequence-level interpolation (section 3.3). Without, all of them (section 3.2).
+    """
+
+    def __init__(self, translator: Translator, utility: Utility | None = None) -> None:
+        self.translator, self.utility = translator, utility
+        self.kept = 0
+        self.left_out: Counter[str] = Counter()
+        """Translations that nobody should learn from, by what is wrong with them."""
+
+    def choose(self, pair: Pair, found: Sequence[Translation]) -> list[Translation]:
+        """Those of `found` to learn from, in its order, each text once; none for a blank source."""
+        if not clean(pair.src):
+            return []
+        distinct: dict[str, Translation] = {}
+        for each in found:
+            distinct.setdefault(clean(each.text), each)
+        sound = []
+        for each in distinct.values():
+            if fault := self._fault(pair, each):
+                self.left_out[fault] += 1
+            else:
+                sound.append(each)
+        if sound and self.utility is not None and clean(pair.tgt):
+            likeness = self.utility([each.text for each in sound], [pair.tgt])
+            sound = [sound[max(range(len(sound)), key=lambda place: likeness[place][0])]]
+        self.kept += len(sound)
+        return sound
+
+    def _fault(self, pair: Pair, found: Translation) -> str:
+        """The first that is seen; "" for none."""
+        src, text = clean(pair.src), clean(found.text)
+        if not text:
+            return EMPTY
+        if found.tokens is not None and len(found.tokens) + 1 >= self._longest(pair.src):
+            return CUT
+        if repeats(text) and not repeats(src):
+            return ENDLESS
+        said, given, wanted = (each.casefold().split() for each in (text, src, pair.tgt))
+        # Numbers and signs alone may well be the same in both languages.
+        if said == given != wanted and any(map(str.isalpha, text)):
+            return COPY
+        return ""
+
+    def _longest(self, src: str) -> int:
+        """Most subwords of a translation, the end token counted."""
+        bound = self.translator.config.max_length(len(self.translator.src_subwords.encode(src)))
+        return min(filter(None, (bound, self.translator.engine.max_length)))
