@@ -49,7 +49,7 @@ class Distillation:
         return sound
 
     def _fault(self, pair: Pair, found: Translation) -> str:
-        """The first that is seen; "" for none."""
+        """The first that is seen; "" for none. Of lines that were split nobody knows the tokens."""
         src, text = clean(pair.src), clean(found.text)
         if not text:
             return EMPTY

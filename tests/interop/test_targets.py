@@ -18,7 +18,7 @@ from seq2seq.interop.agreement import compare
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
 from seq2seq.interop.refusal import unable
-from seq2seq.interop.targets import Target, export, find, reach, target
+from seq2seq.interop.targets import Target, export, find, languages, reach, target
 from seq2seq.model_folder import save_model
 from seq2seq.translator import Translator
 
@@ -139,6 +139,11 @@ def exported(tmp_path: Path) -> Path:
     (tmp_path / "out").mkdir()
     Exported(tmp_path / "out", about, saved.src_subwords, saved.tgt_subwords).write()
     return tmp_path / "out"
+
+
+def test_a_model_folder_and_an_export_of_it_tell_the_same_languages(exported: Path) -> None:
+    save_model(dataclasses.replace(random_model(), src_lang="en", tgt_lang="de"), exported / "ours")
+    assert languages(exported) == languages(exported / "ours") == ("en", "de")
 
 
 def test_a_folder_that_was_exported_is_no_model_folder(exported: Path) -> None:
