@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.config import EOS_ID, SearchConfig, one_of
-from seq2seq.data.batch import Ids, make_batch, pad
+from seq2seq.config import SearchConfig, one_of
+from seq2seq.data.batch import Ids, make_batch
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID, search
@@ -82,7 +82,9 @@ class OnnxEngine:
 
     def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
-        batch, stepper = make_batch(src, tgt, self.start_id), self._stepper(src)
+        batch = make_batch(src, tgt, self.start_id)
+        stepper = OnnxStepper(self.encoder, self.decoder, batch.src, batch.src_lens)
+        stepper.start(1)
         steps = zip(batch.tgt_in.unbind(1), batch.tgt_out.unbind(1), strict=True)
         found = [stepper.step(last).gather(1, said[:, None]) for last, said in steps]  # (B, 1) each
         rows = torch.cat(found, dim=1)  # (B, T)
@@ -94,9 +96,6 @@ class OnnxEngine:
             "engine=onnx does not tell where each layer and head looks: alignments and attention "
             "are the native engine's."
         )
-
-    def _stepper(self, src: Sequence[Ids]) -> OnnxStepper:
-        return OnnxStepper(self.encoder, self.decoder, *pad([[*each, EOS_ID] for each in src]))
 
 
 def open_engine(exported: Exported, device: str, precision: str) -> OnnxEngine:
