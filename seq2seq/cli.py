@@ -34,6 +34,7 @@ VERBS = {
     "export": "write a model in the format of another library, and compare",
     "average": "average checkpoints of a run into a model folder",
     "convert": "make a model folder of another toolkit's model",
+    "info": "print the card of a model: what it is and where it comes from",
 }
 
 

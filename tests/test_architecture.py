@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 BASE = "errors config"
 MODEL = (
-    f"{BASE} text nn model_folder engine sentence translation second_look translator data decoding"
+    f"{BASE} text nn provenance model_card model_folder engine sentence translation second_look "
+    "translator data decoding"
 )
 
 FLOORS = {
@@ -32,8 +33,11 @@ FLOORS = {
     "evaluation":   BASE,
     "reports":      BASE,
     "decoding":     BASE,
-    "data":         f"{BASE} text",
-    "model_folder": f"{BASE} text nn",
+    "provenance":   "errors",
+    "software":     "",
+    "data":         f"{BASE} text provenance",
+    "model_card":   "config provenance",
+    "model_folder": f"{BASE} text nn provenance model_card",
     "engine":       f"{BASE} nn data decoding",
     "sentence":     "",
     "pipeline":     f"{BASE} data decoding memory",
@@ -44,10 +48,10 @@ FLOORS = {
                     "second_look pipeline workers",
     "verification": "sentence translation translator",
     "distillation": "text data decoding translation translator",
-    "training":     f"{MODEL} evaluation memory",
+    "training":     f"{MODEL} evaluation memory software",
     "interop":      MODEL,
     "apps":         f"{MODEL} evaluation training interop reports allocator verification "
-                    "distillation workers",
+                    "distillation workers software",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -63,6 +67,7 @@ LIBRARIES = {
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
     "safetensors":       "model_folder interop.marian",
+    "yaml":              "model_card",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
     "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",

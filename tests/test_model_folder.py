@@ -23,6 +23,8 @@ from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords, train_subwords
 
 FILES = {"config.json", "weights.safetensors", "subwords.src.model", "subwords.tgt.model"}
+FACTS = {"provenance.json", "README.md"}
+"""What a model does without."""
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
 TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(90)]
 
@@ -101,12 +103,12 @@ def test_a_loaded_model_gives_bit_identical_logits(
 
 def test_saving_what_was_loaded_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     save_model(load_model(folder), tmp_path / "again")
-    for name in FILES:
+    for name in FILES | FACTS:
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
 
 
-def test_a_folder_is_four_files_of_json_tensors_and_subwords(folder: Path) -> None:
-    assert {path.name for path in folder.iterdir()} == FILES
+def test_a_folder_is_files_of_json_tensors_subwords_and_a_card(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == FILES | FACTS
     assert all(path.is_file() for path in folder.iterdir())
     description = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert description.keys() == {"format_version", "src_lang", "tgt_lang", "model"}
@@ -182,6 +184,17 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(ModelFolderError, match=rf"^{folder}.*{name}"):
         load_model(folder)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"format_version": 9}'])
+def test_a_model_loads_whatever_became_of_what_is_known_of_it(
+    folder: Path, content: str | None
+) -> None:
+    for name in FACTS:
+        (folder / name).unlink()
+        if content is not None:
+            (folder / name).write_text(content)
+    assert logits(load_model(folder).network).equal(logits(random_model().network))
 
 
 @pytest.mark.parametrize("name", sorted(FILES - {"config.json"}))
@@ -309,14 +322,14 @@ def test_subwords_of_another_size_are_named_with_both_sizes(folder: Path, side: 
 def test_saving_over_a_folder_leaves_only_the_new_model(folder: Path) -> None:
     new = random_model(src_size=34, tie="none", decoder_layers=1)
     save_model(dataclasses.replace(new, src_lang="fr"), folder)
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in folder.iterdir()} == FILES | FACTS
     loaded = load_model(folder)
     assert logits(loaded.network).equal(logits(new.network))
     assert loaded.src_lang == "fr"
     assert len(loaded.src_subwords) == 34
 
 
-@pytest.mark.parametrize("written", range(4))
+@pytest.mark.parametrize("written", range(6))
 def test_a_save_that_is_interrupted_leaves_nothing_that_looks_like_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:

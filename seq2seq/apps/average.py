@@ -5,9 +5,12 @@ The mean of a few checkpoints is often a little better than any one of them (Jun
 """
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from seq2seq.errors import ConfigError
+from seq2seq.provenance import Provenance, with_command, without_scores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     chosen = args.checkpoints or _kept_by(args)
     average(model, chosen)
     output = args.output or args.run / "model-averaged"
-    save_model(model, output)
+    save_model(replace(model, provenance=_provenance(args.run, chosen, output)), output)
     print(f"{output}: mean of {', '.join(path.name for path in chosen)}")
 
 
@@ -59,3 +62,26 @@ def _kept_by(args: argparse.Namespace) -> list[Path]:
             f"ask for fewer, or train with a larger training.keep_{which}."
         )
     return kept[-count:]
+
+
+def _provenance(run: Path, checkpoints: Sequence[Path], output: Path) -> Provenance:
+    """What is known of the run, unless other runs have a share in it."""
+    from seq2seq.model_folder import load_provenance
+    from seq2seq.software import software
+    from seq2seq.training.checkpoints import FOLDER, step_of
+    from seq2seq.training.record import training_until
+
+    own = all(path.resolve().parent == (run / FOLDER).resolve() for path in checkpoints)
+    known = without_scores(load_provenance(run)) if own else Provenance()
+    steps = [step_of(path) for path in checkpoints]
+    known["weights"] = {
+        "kind": f"mean of {len(steps)} checkpoints",
+        "steps": [step for step in steps if step >= 0],
+        "files": [str(path) for path in checkpoints],
+    }
+    known.pop("training", None)
+    if own and (training := training_until(max(checkpoints, key=step_of))):
+        known["training"] = training
+    known.setdefault("software", software())
+    words = "average", run, "--checkpoints", *checkpoints, "--output", output
+    return with_command(known, *words)

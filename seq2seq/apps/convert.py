@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from seq2seq.errors import ConfigError
+from seq2seq.provenance import Provenance, with_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,12 +27,17 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
     from seq2seq.interop.sources import read
     from seq2seq.model_folder import save_model
+    from seq2seq.software import software
 
     saved = read(args.source, args.format)
+    flags = [("--from", args.format), ("--src-lang", args.src_lang), ("--tgt-lang", args.tgt_lang)]
+    given = [word for flag, value in flags if value for word in (flag, value)]
+    known: Provenance = {**saved.provenance, "software": software()}
     saved = replace(
         saved,
         src_lang=args.src_lang or saved.src_lang,
         tgt_lang=args.tgt_lang or saved.tgt_lang,
+        provenance=with_command(known, "convert", args.source, args.output, *given),
     )
     save_model(saved, args.output)
     settings = ", ".join(f"{name} {value}" for name, value in asdict(saved.network.config).items())

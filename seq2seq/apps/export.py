@@ -10,6 +10,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.interop.extras import TARGETS
+from seq2seq.provenance import with_command
 
 if TYPE_CHECKING:
     from seq2seq.interop.agreement import Agreement
@@ -48,9 +50,14 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
     keep_freed_memory()
     from seq2seq.interop.targets import export
-    from seq2seq.model_folder import find_model, load_model
+    from seq2seq.model_folder import find_model, load_model, load_provenance
 
-    saved = load_model(args.model)
+    saved = replace(
+        load_model(args.model),
+        provenance=with_command(
+            load_provenance(args.model), "export", args.model, "--to", args.to, args.output
+        ),
+    )
     args.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.output.parent, prefix=".exporting-") as scratch:
         exported = export(saved, args.to, Path(scratch) / "model", args.quantize)

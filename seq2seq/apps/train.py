@@ -5,6 +5,7 @@ recipe; `search.*` how translations are searched for; `data.*` the corpora. `tra
 Lightning's own. A run lives in one folder, `--run`.
 """
 
+import json
 import logging
 import os
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jsonargparse import set_parsing_settings
+from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -41,6 +42,7 @@ from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
+from seq2seq.training.record import Record
 from seq2seq.training.samples import Samples
 
 TRAINER_DEFAULTS = {
@@ -72,7 +74,7 @@ class SaveRunConfig(SaveConfigCallback):
         if stage == "fit":
             folder = Path(trainer.default_root_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            text = self.parser.dump(self.config, skip_none=False)
+            text = self.parser.dump(_of_the_run(self.config), skip_none=False)
             (folder / "config.yaml").write_text(text, encoding="utf-8")
 
 
@@ -111,6 +113,12 @@ class TranslationCLI(LightningCLI):
             type=str | None,
             default=None,
             help="validate, test, predict: model or run folder to use (default: the run's)",
+        )
+        parser.add_argument(
+            "--license",
+            type=str | None,
+            default=None,
+            help="fit: licence of the model, as the hub names it (cc-by-4.0), for its card",
         )
         parser.add_class_arguments(ModelConfig, "model", skip={"src_vocab_size", "tgt_vocab_size"})
         parser.add_class_arguments(Recipe, "training")
@@ -174,7 +182,9 @@ class TranslationCLI(LightningCLI):
             "plugins": [*plugins, AtomicCheckpointIO()],
         }
         if self.subcommand == "fit":
-            callbacks += _fit_callbacks(run, self._get(self.config_init, "training"))
+            callbacks += _fit_callbacks(
+                run, self._get(self.config_init, "training"), Record(self._settings())
+            )
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
         steps = settings.val_check_interval
@@ -188,8 +198,24 @@ class TranslationCLI(LightningCLI):
             services["precision"] = precision_for(settings.accelerator) if fit else "32-true"
         return services
 
+    def _settings(self) -> dict[str, Any]:
+        """What config.yaml holds."""
+        assert self.subcommand is not None
+        config = _of_the_run(self.config[self.subcommand])
+        dumped = self._parser(self.subcommand).dump(config, skip_none=False, format="json")
+        settings: dict[str, Any] = json.loads(dumped)
+        return settings
 
-def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
+
+def _of_the_run(config: Namespace) -> Namespace:
+    """Without the checkpoint that this session goes on from: it is none of the next one's, and
+    `test` would score it instead of the model."""
+    config = config.clone()
+    config["ckpt_path"] = None
+    return config
+
+
+def _fit_callbacks(run: Path, recipe: Recipe, record: Record) -> list[Any]:
     folder = run / FOLDER
     last = ModelCheckpoint(
         folder,
@@ -211,13 +237,13 @@ def _fit_callbacks(run: Path, recipe: Recipe) -> list[Any]:
     )
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
     watch = [Reach(), Health(), Samples(run / "samples.txt")]
-    stored = BestModelFolder(run / "model")
+    stored = BestModelFolder(run / "model", record)
     ema = None if recipe.ema is None else ExponentialMovingAverage(recipe.ema)
     choice = ModelChoice(run / "candidates.jsonl", stored, last, best, ema)
     averages = [] if ema is None else [ema]
     # A run goes on from the last checkpoints, or from the one of a clean stop: what those must hold
     # of a step is done before they are written.
-    return [*watch, *averages, stored, CleanStop(folder), stop, best, last, choice]
+    return [*watch, record, *averages, stored, CleanStop(folder), stop, best, last, choice]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import AcquireReturnProxy, FileLock
+
+from seq2seq.errors import ConfigError
 
 
 @contextmanager
@@ -19,9 +21,8 @@ def build_once(target: Path) -> Iterator[Path | None]:
     if target.exists():
         yield None
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f"{target.name}.unfinished")
-    with FileLock(target.with_name(f"{target.name}.lock")):
+    with _locked(target):
         if target.exists():
             yield None
             return
@@ -31,6 +32,17 @@ def build_once(target: Path) -> Iterator[Path | None]:
             os.replace(unfinished, target)
         finally:
             _remove(unfinished)
+
+
+def _locked(target: Path) -> AcquireReturnProxy:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(target.with_name(f"{target.name}.lock")).acquire()
+    except OSError as error:
+        raise ConfigError(
+            f"data.cache: {target.parent} cannot be written to: {error.strerror}; choose another "
+            f"folder."
+        ) from None
 
 
 def _remove(path: Path) -> None:

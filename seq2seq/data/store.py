@@ -136,17 +136,23 @@ def _positions(folder: Path, side: str) -> NDArray[np.int64]:
 
 
 def _identity(path: Path, cache: Path) -> list[str]:
-    """The suffixes, which tell the format, and the SHA-256 of the bytes.
+    """The suffixes, which tell the format, and the SHA-256 of the bytes."""
+    return ["".join(path.suffixes[-2:]), digest_of(path, cache)]
+
+
+def digest_of(path: Path, cache: Path) -> str:
+    """The SHA-256 of a file's bytes, hexadecimal.
 
     Reading a large corpus for its hash takes seconds, so the hash is remembered for as long as
     size, times and place of the file stay the same.
     """
-    with open_bytes(path, unpack=False) as file:
+    with open_bytes(path, unpack=False):
         seen = path.stat()
-        state = (path.resolve(), seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-        known = cache / "digests" / hashlib.sha256(repr(state).encode()).hexdigest()[:32]
-        with build_once(known) as unfinished:
-            if unfinished is not None:
+    state = (path.resolve(), seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+    known = cache / "digests" / hashlib.sha256(repr(state).encode()).hexdigest()[:32]
+    with build_once(known) as unfinished:
+        if unfinished is not None:
+            with open_bytes(path, unpack=False) as file:
                 digest = hashlib.file_digest(cast(BufferedReader, file), "sha256")
-                unfinished.write_text(digest.hexdigest())
-    return ["".join(path.suffixes[-2:]), known.read_text()]
+            unfinished.write_text(digest.hexdigest())
+    return known.read_text()

@@ -17,10 +17,10 @@ from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.huggingface_engine import open_engine
-from seq2seq.interop.model_card import model_card
 from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.interop.vocabulary import MASKED
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_card import model_card
+from seq2seq.model_folder import CARD, SavedModel
 from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.piece_order import as_entry
@@ -30,6 +30,28 @@ QUANTIZATIONS = ()
 LONGEST = 1024
 """Rows of a table of sinusoids, which has no end in ours."""
 ABILITIES: Abilities = {**MODEL, "activation": ACTIVATIONS}
+_USAGE = """\
+seq2seq-lightning wrote it as a `{model_class}`.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+batch = tokenizer(["A sentence."], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+
+Logits, log-probabilities of given translations and greedy output are those of seq2seq. What is not:
+
+- Greedy search is the default; nearest to `seq2seq translate` is
+  `generate(**batch, num_beams=5, length_penalty=1.0, early_stopping=True)`. There is no length
+  penalty `gnmt`.
+- A translation has at most {longest} subwords; in seq2seq, twice those of the source and ten.
+- A text of more than {longest} subwords is an error{why}.
+- `</s>`, `<pad>` and `<unk>` in a text, and `>>xx<<` at its start, are read as one token; seq2seq
+  reads them as text. Control characters are left as they are.
+"""
 
 
 def obstacles(config: ModelConfig) -> list[str]:
@@ -84,8 +106,24 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
     )
     theirs.save_pretrained(folder)
     _write_tokenizer(saved, folder, longest(config))
-    card = model_card(saved, model_class.__name__, longest(config))
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    card = model_card(
+        config,
+        saved.parameters,
+        (saved.src_lang, saved.tgt_lang),
+        saved.provenance,
+        library="transformers",
+        usage=_usage(config, model_class.__name__),
+    )
+    (folder / CARD).write_text(card, encoding="utf-8", newline="\n")
+
+
+def _usage(config: ModelConfig, model_class: str) -> str:
+    """How to use it, and what is not as in seq2seq."""
+    return _USAGE.format(
+        model_class=model_class,
+        longest=longest(config),
+        why=", which seq2seq can translate" if config.positions == "sinusoidal" else "",
+    )
 
 
 def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:

@@ -5,6 +5,7 @@ and target.spm share them. Here embeddings and pieces are put into our order.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -18,9 +19,11 @@ from seq2seq.config import ModelConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.vocabulary import MASKED, SpecialIds, Vocabulary, vocabulary
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_card import front_matter
+from seq2seq.model_folder import CARD, SavedModel
 from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
+from seq2seq.provenance import File, Provenance, sha256_of
 from seq2seq.text.piece_order import as_piece, reordered, text_pieces
 from seq2seq.text.subwords import Subwords
 
@@ -63,15 +66,27 @@ def read(folder: Path) -> SavedModel:
     """The model in a folder that `save_pretrained` of a Marian or Pegasus wrote."""
     theirs = _read_description(folder)
     tokenizer = _read_json(folder / "tokenizer_config.json", default={})
-    weights = _embeddings_apart(_read_weights(folder), theirs)
+    files = _weight_files(folder)
+    weights = _embeddings_apart(_read_weights(files), theirs)
     sides = _vocabularies(folder, theirs, weights, bool(tokenizer.get("separate_vocabs")))
     network = _network(folder, theirs, weights, *sides)
     src, tgt = (
         Subwords(reordered(_read_bytes(folder / name), side.pieces))
         for name, side in zip(SENTENCEPIECE, sides, strict=True)
     )
-    languages = (tokenizer.get(name) or "" for name in ("source_lang", "target_lang"))
-    return SavedModel(network, src, tgt, *languages)
+    src_lang, tgt_lang = (tokenizer.get(f"{side}_lang") or "" for side in ("source", "target"))
+    return SavedModel(network, src, tgt, src_lang, tgt_lang, _provenance(folder, files))
+
+
+def _provenance(folder: Path, weights: Sequence[Path]) -> Provenance:
+    """The files of weights, and the licence that their model card names."""
+    files: list[File] = [{"path": str(path), "sha256": sha256_of(path)} for path in weights]
+    known: Provenance = {"parent": {"path": str(folder), "format": "huggingface", "files": files}}
+    card = folder / CARD
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    if isinstance(license := front_matter(text).get("license"), str):
+        known["license"] = license
+    return known
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
@@ -132,11 +147,15 @@ def _read_bytes(path: Path) -> bytes:
         raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    """Of all files of weights, in fp32; no code in them is run."""
+def _weight_files(folder: Path) -> list[Path]:
     paths = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     if not paths:
         raise ModelFolderError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
+    return paths
+
+
+def _read_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Of all files, in fp32; no code in them is run."""
     weights: dict[str, Tensor] = {}
     for path in paths:
         try:
@@ -148,7 +167,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
             reason = str(error).partition("\n")[0]
             raise ModelFolderError(f"{path} cannot be read: {reason}") from None
     if odd := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
-        raise ModelFolderError(f"{folder}: {odd[0]} is no tensor.")
+        raise ModelFolderError(f"{paths[0].parent}: {odd[0]} is no tensor.")
     return {name: tensor.float() for name, tensor in weights.items()}
 
 

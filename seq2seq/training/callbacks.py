@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 from seq2seq.model_folder import save_model
 from seq2seq.training.checkpoints import LAST
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.record import Record
 
 
 class BestModelFolder(Callback):
@@ -23,8 +25,8 @@ class BestModelFolder(Callback):
     its first validation leaves the model as it is then.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, record: Record) -> None:
+        self.folder, self.record = folder, record
         self.best: float | None = None
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -33,19 +35,19 @@ class BestModelFolder(Callback):
         bleu = float(trainer.callback_metrics["val_bleu"])
         if self.best is None or bleu > self.best:
             self.best = bleu
-            self._save(module)
+            self._save(trainer, module)
 
     def on_exception(
         self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
     ) -> None:
         if isinstance(exception, KeyboardInterrupt | SystemExit) and trainer.state.fn == "fit":
             if self.best is None and trainer.global_step > 0:
-                self._save(module)
+                self._save(trainer, module)
             rank_zero_info(f"interrupted after {trainer.global_step} steps; model: {self.folder}")
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.best is None:
-            self._save(module)
+            self._save(trainer, module)
             rank_zero_info(f"model: {self.folder} (not validated)")
 
     def state_dict(self) -> dict[str, Any]:
@@ -55,9 +57,11 @@ class BestModelFolder(Callback):
         self.best = state_dict["best"]
 
     @rank_zero_only
-    def _save(self, module: pl.LightningModule) -> None:
+    def _save(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
-        save_model(module.saved_model(), self.folder)
+        kind = "last step" if self.best is None else "best checkpoint"
+        known = self.record.provenance(trainer, module, kind, [trainer.global_step], self.best)
+        save_model(replace(module.saved_model(), provenance=known), self.folder)
 
 
 class CleanStop(Callback):

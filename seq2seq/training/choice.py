@@ -64,15 +64,15 @@ class ModelChoice(Callback):
         if self.best.best_model_score == self.stored.best and is_complete(best):
             # The folder may hold what this run chose when it ended before.
             average(model, [best])
-            _save(model, self.stored.folder)
             steps = [step_of(best)]
+            self._save(trainer, module, model, "best checkpoint", steps, self.stored.best)
         scores = [("best checkpoint", steps, self.stored.best)]
         rank_zero_info(f"best checkpoint: validation BLEU {self.stored.best:.2f}")
         for name, steps, load in self._others(trainer.global_step):
             load(model)
             bleu = _validation_bleu(model, trainer, module)
             if bleu > max(score for _, _, score in scores):
-                _save(model, self.stored.folder)
+                self._save(trainer, module, model, name, steps, bleu)
             scores.append((name, steps, bleu))
             rank_zero_info(f"{name}: validation BLEU {bleu:.2f}")
         self._conclude(scores)
@@ -90,6 +90,19 @@ class ModelChoice(Callback):
         if self.ema is not None and self.ema.weights:
             copy = self.ema.copy_to
             yield Candidate("moving average", [step], lambda model: copy(model.network))
+
+    @rank_zero_only
+    def _save(
+        self,
+        trainer: pl.Trainer,
+        module: TranslationModule,
+        model: SavedModel,
+        name: str,
+        steps: list[int],
+        bleu: float,
+    ) -> None:
+        known = self.stored.record.provenance(trainer, module, name, steps, bleu)
+        save_model(replace(model, provenance=known), self.stored.folder)
 
     @rank_zero_only
     def _conclude(self, scores: list[tuple[str, list[int], float]]) -> None:
@@ -114,8 +127,3 @@ def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: Translation
             hypotheses = translator.translate(numbered(batch))
             metric.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
     return float(metric.compute().float())
-
-
-@rank_zero_only
-def _save(model: SavedModel, folder: Path) -> None:
-    save_model(model, folder)

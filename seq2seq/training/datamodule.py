@@ -12,11 +12,13 @@ from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
 from seq2seq.data.dataset import ResumableLoader, TextBatch, TextBatches, TrainingBatches
 from seq2seq.data.lines import read_lines
 from seq2seq.data.mixture import Mixture
+from seq2seq.data.origin import origin, terms_beside
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import Lengths, PairStore, lengths_of, store_of
 from seq2seq.data.vocabulary import refuse_other_subwords, subwords_of
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.model_folder import find_model, load_subwords
+from seq2seq.provenance import Corpus, Role
 from seq2seq.text.subwords import Subwords
 
 
@@ -170,6 +172,20 @@ class CorpusDataModule(pl.LightningDataModule):
         if self.samplers:
             found["train"] = self.longest_training_side
         return max(found.items(), key=lambda each: each[1])
+
+    def origins(self, *roles: Role) -> tuple[list[Corpus], dict[str, str]]:
+        """The corpora of these roles, which were read, as facts; the terms that stand beside them,
+        by path."""
+        validation = {} if self.validation is None else {"": self.validation}
+        named = {"train": self.train, "validation": validation, "test": self.test}
+        found = []
+        for role in roles:
+            for place, (name, files) in enumerate(named[role].items()):
+                text = f"{role}/{name}" if name else role
+                pairs = self.stores[place] if role == "train" else self.texts[text]
+                facts = origin(role, name, files, len(pairs), self.cache, **self._languages())
+                found.append(facts)
+        return found, terms_beside(found)
 
     @property
     def longest_training_side(self) -> int:

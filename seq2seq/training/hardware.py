@@ -1,11 +1,14 @@
 """What is chosen for the hardware, where the settings leave it open."""
 
+import platform
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 
 from seq2seq.nn.attention import form_on
+from seq2seq.provenance import Hardware
 from seq2seq.training.recipe import Recipe
 
 
@@ -29,3 +32,29 @@ def hardware_line(trainer: pl.Trainer, recipe: Recipe) -> str:
     compiled = ", compiled" if recipe.compile else ""
     form = form_on(device, recipe.attention)
     return f"on {name}, {count}{threads}: {trainer.precision}, {form} attention{compiled}"
+
+
+def hardware(trainer: pl.Trainer, recipe: Recipe) -> Hardware:
+    """What a run uses, as a fact."""
+    device = trainer.strategy.root_device
+    found = Hardware(
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
+        processes=trainer.world_size,
+        precision=str(trainer.precision),
+        attention=form_on(device, recipe.attention),
+    )
+    if device.type == "cpu":
+        found["threads"] = torch.get_num_threads()
+    return found
+
+
+def cpu_name() -> str:
+    """As Linux tells it; elsewhere the name of the architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -24,6 +24,7 @@ from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
+from seq2seq.training.card import put_on_card
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
@@ -333,16 +334,20 @@ class TranslationModule(pl.LightningModule):
         return self._collect("predict", batch)
 
     def on_test_end(self) -> None:
+        found = {}
         for name in self.data.test:
             best = self._gather(name)
             references = [pair.tgt for pair in self.data.texts[f"test/{name}"]]
             hypotheses = [translation.text for translation in best]
             scores = evaluate(hypotheses, [references], self.data.tgt_lang)
+            found[name] = scores
             for score in scores:
                 rank_zero_only(print)(f"{name}: {score}")
             self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
             tested = {"tgt_lang": self.data.tgt_lang, "references": references}
             self._write(f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})])
+        if self.init_from is not None and not self.trainer.ckpt_path:
+            rank_zero_only(put_on_card)(Path(self.init_from), self.data, self.search, found)
 
     def on_predict_end(self) -> None:
         pairs, best = self.data.texts["predict"], self._gather("predict")

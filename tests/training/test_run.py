@@ -176,6 +176,7 @@ data:
         ({"model__colour": "red"}, "model.colour"),
         ({"data__train__src": "missing.src"}, "missing.src does not exist"),
         ({"data__train__src": "valid.src"}, "train.tgt has 2000 lines but valid.src has 40"),
+        ({"data__cache": "train.src"}, "data.cache: train.src/digests cannot be written to"),
         ({"data__tgt_lang": "ja"}, "seq2seq-lightning[ja]"),
         ({"data__subwords__src_vocab_size": 70}, "data.subwords.src_vocab_size=70"),
         ({"model__positions": "learned", "model__max_positions": 4}, "model.max_positions=4"),

@@ -1,0 +1,56 @@
+"""What corpora are made of, as facts for a model's card."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from seq2seq.data.corpus import HUGGING_FACE, CorpusFiles, sources
+from seq2seq.data.formats import read_jsonl, read_tsv, reader_of
+from seq2seq.data.store import digest_of
+from seq2seq.provenance import Corpus, File, Role
+
+TERMS = "SOURCE.md"
+"""Beside a corpus: where it is from, its licence, whom to name; `seq2seq fetch` writes one."""
+BY_LINES = (None, read_tsv, read_jsonl)
+"""Readers of formats in which every line is a pair, or half of one."""
+
+
+def origin(
+    role: Role,
+    name: str,
+    corpus: CorpusFiles,
+    pairs: int,
+    cache: Path,
+    *,
+    src_lang: str = "",
+    tgt_lang: str = "",
+) -> Corpus:
+    """The facts about a corpus that was read and has so many pairs; `name` may be empty.
+
+    A file is read for its SHA-256 only if `cache` does not know it as it is.
+    """
+    found = sources(corpus, src_lang=src_lang, tgt_lang=tgt_lang)
+    facts = Corpus(role=role, pairs=pairs, files=[])
+    if name:
+        facts["name"] = name
+    if isinstance(found, str):
+        assert corpus.path is not None
+        dataset = corpus.path.removeprefix(HUGGING_FACE)
+        facts["dataset_folder" if Path(dataset).is_dir() else "dataset"] = dataset
+        facts["split"], facts["fingerprint"] = corpus.split, found
+        return facts
+    for path in found:
+        file = File(path=str(path), sha256=digest_of(path, cache))
+        if reader_of(str(path)) in BY_LINES:
+            file["lines"] = pairs
+        facts["files"].append(file)
+    return facts
+
+
+def terms_beside(corpora: Iterable[Corpus]) -> dict[str, str]:
+    """Path -> text of every SOURCE.md in a folder of these corpora's files."""
+    files = [Path(file["path"]).with_name(TERMS) for each in corpora for file in each["files"]]
+    return {
+        str(path): path.read_text(encoding="utf-8", errors="replace")
+        for path in dict.fromkeys(files)
+        if path.is_file()
+    }

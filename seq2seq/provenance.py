@@ -1,0 +1,218 @@
+"""Where a model comes from: facts that were known when they were written, as JSON.
+
+A fact that is not known has no key; nothing is guessed. The types below are what provenance.json
+holds, key by key. Standard library only.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from seq2seq.errors import ModelFolderError
+
+FORMAT_VERSION = 1
+
+Role = Literal["train", "validation", "test"]
+
+
+class File(TypedDict):
+    """A file that was read."""
+
+    path: str
+    """As it was given."""
+    sha256: str
+    """Of its bytes, packed if it is."""
+    lines: NotRequired[int]
+    """Where its format goes by lines."""
+
+
+class Score(TypedDict):
+    """Of all of a corpus."""
+
+    name: str
+    value: float
+    signature: str
+
+
+class Corpus(TypedDict):
+    """What was trained on or scored: files, or a Hugging Face dataset."""
+
+    role: Role
+    name: NotRequired[str]
+    """Of test sets, and of training corpora where there are several."""
+    pairs: int
+    files: list[File]
+    dataset: NotRequired[str]
+    """NAME or NAME:CONFIGURATION on the hub."""
+    dataset_folder: NotRequired[str]
+    """Of a dataset on disk."""
+    split: NotRequired[str]
+    fingerprint: NotRequired[str]
+    """Of a dataset's content, as the library `datasets` has it."""
+    scores: NotRequired[list[Score]]
+    """Of this model."""
+    search: NotRequired[dict[str, Any]]
+    """The settings `search.*` of the scores."""
+
+
+class Hardware(TypedDict):
+    """What a fit ran on."""
+
+    device: str
+    processes: int
+    threads: NotRequired[int]
+    """Of each process, on a CPU."""
+    precision: str
+    attention: str
+
+
+class Training(TypedDict):
+    """The work behind the weights."""
+
+    steps: int
+    seconds: NotRequired[float]
+    """Of the fit, validations included, over all sessions; without what a kill undid."""
+    hardware: list[Hardware]
+    """All that sessions of it ran on."""
+    changed: NotRequired[dict[str, list[Any]]]
+    """Settings that earlier sessions had otherwise: their values then."""
+
+
+class Weights(TypedDict):
+    """Which of a run's weights these are."""
+
+    kind: str
+    """Such as "mean of the last 5 checkpoints"."""
+    steps: list[int]
+    """Of the checkpoints."""
+    files: NotRequired[list[str]]
+    """The checkpoints, where they were chosen by hand."""
+
+
+class Parent(TypedDict):
+    """The model that these weights began as, or are."""
+
+    path: str
+    format: str
+    files: list[File]
+    """Its weights."""
+    provenance: NotRequired["Provenance"]
+
+
+class Provenance(TypedDict, total=False):
+    """All facts about a model."""
+
+    commands: list[str]
+    """Which make it again, one after the other, with `config` as config.yaml."""
+    config: dict[str, Any]
+    """All settings of the fit."""
+    license: str
+    """Of the model, as the hub names it."""
+    data: list[Corpus]
+    terms: dict[str, str]
+    """Path and text of each SOURCE.md beside the data."""
+    training: Training
+    weights: Weights
+    parent: Parent
+    software: dict[str, str]
+    """Versions by name, and `commit` where seq2seq is a git checkout."""
+    card: str
+    """SHA-256 of the README.md that was written from this: one with another was edited."""
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal, of the bytes of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_provenance(path: Path) -> Provenance:
+    """Empty if there is no such file; ModelFolderError if it is damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Provenance()
+    except (OSError, ValueError) as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}.") from None
+    version = content.pop("format_version", None) if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        raise ModelFolderError(
+            f"{path} has format_version={version}; this seq2seq reads {FORMAT_VERSION}."
+        )
+    if odd := _misfit(content, Provenance, ""):
+        raise ModelFolderError(f"{path} is damaged: {odd}; restore it, or remove it.")
+    return cast(Provenance, content)
+
+
+def serialized(provenance: Provenance) -> str:
+    """What `read_provenance` reads."""
+    content = {"format_version": FORMAT_VERSION, **provenance}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def with_command(provenance: Provenance, *words: object) -> Provenance:
+    """With one more command of seq2seq."""
+    command = shlex.join(map(str, ("seq2seq", *words)))
+    return {**provenance, "commands": [*provenance.get("commands", []), command]}
+
+
+def with_corpora(
+    provenance: Provenance, corpora: Sequence[Corpus], terms: dict[str, str]
+) -> Provenance:
+    """With these, each in the place of one of the same role and name."""
+    new = {(corpus["role"], corpus.get("name")): corpus for corpus in corpora}
+    old = provenance.get("data", [])
+    data = [new.pop((corpus["role"], corpus.get("name")), corpus) for corpus in old]
+    return {
+        **provenance,
+        "data": [*data, *new.values()],
+        "terms": {**provenance.get("terms", {}), **terms},
+    }
+
+
+def without_scores(provenance: Provenance) -> Provenance:
+    """For other weights: no scores, and no corpora that were there for scores only."""
+    kept = [{**each} for each in provenance.get("data", []) if each["role"] != "test"]
+    for corpus in kept:
+        for key in ("scores", "search"):
+            corpus.pop(key, None)
+    left = {**provenance, "data": kept} if "data" in provenance else provenance
+    return cast(Provenance, left)
+
+
+def _misfit(value: Any, kind: Any, where: str) -> str:
+    """What of a value is not of this type, in words; keys that are not known may be there."""
+    if kind is Any:
+        return ""
+    fits, parts = True, list[tuple[Any, Any, str]]()
+    if is_typeddict(kind):
+        hints, fits = get_type_hints(kind), isinstance(value, dict)
+        if fits and (missing := sorted(kind.__required_keys__ - value.keys())):
+            return f"{where}.{missing[0]} is missing".lstrip(".")
+        parts = [(value[k], hints[k], f"{where}.{k}") for k in hints if fits and k in value]
+    elif get_origin(kind) is list:
+        fits = isinstance(value, list)
+        parts = [(x, get_args(kind)[0], f"{where}[{i}]") for i, x in enumerate(value) if fits]
+    elif get_origin(kind) is dict:
+        fits = isinstance(value, dict)
+        parts = [(x, get_args(kind)[1], f"{where}.{k}") for k, x in value.items()] if fits else []
+    elif get_origin(kind) is Literal:
+        fits = value in get_args(kind)
+    else:
+        fits = type(value) in ((int, float) if kind is float else (kind,))
+    if not fits:
+        return f"{where.lstrip('.') or 'it'} is {value!r:.40}"
+    return next(filter(None, (_misfit(*part) for part in parts)), "")

@@ -1,0 +1,41 @@
+"""Test scores join the card of the model that was tested."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from pytorch_lightning.utilities import rank_zero_info
+
+from seq2seq.config import SearchConfig
+from seq2seq.errors import UserError
+from seq2seq.evaluation.metrics import Score
+from seq2seq.model_folder import CARD, PROVENANCE, load_provenance, save_provenance
+from seq2seq.provenance import with_corpora
+from seq2seq.training.datamodule import CorpusDataModule
+
+
+def put_on_card(
+    folder: Path,
+    data: CorpusDataModule,
+    search: SearchConfig,
+    scores: Mapping[str, Sequence[Score]],
+) -> None:
+    """Write the scores of the test sets, by name, into the model folder; where that cannot be, say
+    so: they are known already."""
+    try:
+        tested, terms = data.origins("test")
+        for corpus in tested:
+            corpus["scores"] = [
+                {"name": each.name, "value": each.value, "signature": each.signature}
+                for each in scores[corpus["name"]]
+            ]
+            corpus["search"] = asdict(search)
+        if save_provenance(folder, with_corpora(load_provenance(folder), tested, terms)):
+            print(f"model card: {folder / CARD}")
+        else:
+            rank_zero_info(
+                f"warning: {folder / CARD} was edited, so it stays as it is, and the scores are in "
+                f"{PROVENANCE} alone; remove it, and the next test writes a new one."
+            )
+    except (OSError, UserError) as error:
+        rank_zero_info(f"warning: {folder / CARD} does not get these scores: {error}")

@@ -1,0 +1,113 @@
+"""What a fit tells of itself on the card of its model."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities import rank_zero_only
+
+from seq2seq.evaluation.corpus_bleu import CorpusBLEU
+from seq2seq.model_folder import as_parent
+from seq2seq.provenance import Provenance, Score, Training, Weights, with_command, with_corpora
+from seq2seq.software import software
+from seq2seq.training.hardware import hardware
+from seq2seq.training.module import TranslationModule
+
+
+class Record(Callback):
+    """Gathers facts when a fit starts and counts its time; checkpoints carry on what only its
+    sessions know."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        """`config` holds all settings of the fit."""
+        self.config = config
+        self._sessions = Training(steps=0, seconds=0.0, hardware=[])
+        """Up to the start of this one."""
+        self._started = time.monotonic()
+        self._facts = Provenance()
+
+    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        assert isinstance(module, TranslationModule)
+        self._started = time.monotonic()
+        if trainer.ckpt_path and not self._sessions["hardware"]:
+            del self._sessions["seconds"]  # an older version kept no record
+        current = hardware(trainer, module.recipe)
+        if current not in self._sessions["hardware"]:
+            self._sessions["hardware"].append(current)
+        self._gather(module)
+
+    @rank_zero_only
+    def _gather(self, module: TranslationModule) -> None:
+        facts = with_command(Provenance(), "fit", "--config", "config.yaml")
+        facts["config"] = self.config
+        if self.config.get("license"):
+            facts["license"] = self.config["license"]
+        if module.init_from is not None:
+            facts["parent"] = as_parent(module.init_from)
+        facts["software"] = software()
+        self._facts = with_corpora(facts, *module.data.origins("train", "validation"))
+
+    def training(self, steps: int) -> Training:
+        """Of all sessions until now."""
+        found: Training = {**self._sessions, "steps": steps}
+        if "seconds" in found:
+            found["seconds"] = round(found["seconds"] + time.monotonic() - self._started, 1)
+        return found
+
+    def provenance(
+        self,
+        trainer: pl.Trainer,
+        module: TranslationModule,
+        kind: str,
+        steps: Sequence[int],
+        bleu: float | None,
+    ) -> Provenance:
+        """Of weights of this kind, from these steps, whose validation BLEU is known or is not; only
+        the first process can tell."""
+        facts: Provenance = {
+            **self._facts,
+            "weights": Weights(kind=kind, steps=list(steps)),
+            "training": self.training(trainer.global_step),
+        }
+        batches = trainer.limit_val_batches
+        if bleu is None or isinstance(batches, int) or batches < 1:
+            return facts  # a score of some batches is none of the corpus
+        signature = CorpusBLEU(module.data.tgt_lang).signature
+        (corpus,) = (each for each in facts["data"] if each["role"] == "validation")
+        corpus = {**corpus, "scores": [Score(name="BLEU", value=bleu, signature=signature)]}
+        corpus["search"] = asdict(module.search)
+        return with_corpora(facts, [corpus], {})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"training": self.training(0), "config": self.config}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._sessions = state_dict["training"]
+        now = dict(_flat(self.config))
+        for name, then in _flat(state_dict["config"]):
+            if then != now.get(name):
+                self._sessions.setdefault("changed", {}).setdefault(name, []).append(then)
+
+
+def training_until(checkpoint: Path) -> Training | None:
+    """What a checkpoint says of the training so far; None where an older version wrote it."""
+    content = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
+    state = content.get("callbacks", {}).get(Record.__name__)
+    if state is None:
+        return None
+    found: Training = {**state["training"], "steps": content["global_step"]}
+    return found
+
+
+def _flat(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their full names: ("training.lr", 0.001)."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
