@@ -1,5 +1,6 @@
 """A Marian folder made by transformers becomes a model of ours that says and learns the same."""
 
+import hashlib
 import io
 import json
 import os
@@ -25,7 +26,8 @@ from seq2seq.interop.bart import their_name
 from seq2seq.interop.huggingface import export, obstacles
 from seq2seq.interop.marian import read
 from seq2seq.interop.vocabulary import SpecialIds, vocabulary
-from seq2seq.model_folder import SavedModel, load_model, save_model
+from seq2seq.model_card import front_matter
+from seq2seq.model_folder import SavedModel, load_model, load_provenance, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.piece_order import as_entry, reordered, text_pieces
 from seq2seq.text.subwords import Subwords
@@ -330,6 +332,41 @@ def test_a_missing_or_damaged_file_is_named(name: str, opus: Path) -> None:
     (opus / name).unlink()
     with pytest.raises(ModelFolderError, match=name):
         read(opus)
+
+
+def test_the_origin_is_told_by_its_files_and_the_licence_on_its_card(
+    opus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = write_opus(opus)
+    (opus / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n\n# opus\n")
+    (opus / "model.safetensors").unlink()
+    theirs.save_pretrained(opus, max_shard_size="3KB")
+    shards = sorted(path.name for path in opus.glob("*.safetensors"))
+    assert len(shards) > 1
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", "opus", "ours", "--src-lang", "en"]) == 0
+    facts = load_provenance("ours")
+    assert facts["parent"] == {
+        "path": "opus",
+        "format": "huggingface",
+        "files": [
+            {
+                "path": f"opus/{name}",
+                "sha256": hashlib.sha256((opus / name).read_bytes()).hexdigest(),
+            }
+            for name in shards
+        ],
+    }
+    assert facts["license"] == "cc-by-4.0"
+    assert facts["commands"] == ["seq2seq convert opus ours --src-lang en"]
+    assert "data" not in facts
+    # Exported again, the card keeps the licence and adds the command.
+    assert main(["export", "ours", "--to", "huggingface", "theirs", "--check", "0"]) == 0
+    card = Path("theirs/README.md").read_text()
+    assert front_matter(card)["license"] == "cc-by-4.0"
+    assert front_matter(card)["library_name"] == "transformers"
+    assert "seq2seq export ours --to huggingface theirs\n" in card
+    assert "- The weights are those of `opus` (huggingface).\n" in card
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's advice

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from small_runs import Run, settings
+from small_runs import Run, settings, write_reverse_corpus
 
 from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu, evaluate
@@ -42,6 +42,26 @@ def files(part: str, lines: int) -> list[dict[str, Any]]:
         {"path": f"{part}.{side}", "sha256": sha256(f"{part}.{side}"), "lines": lines}
         for side in ("src", "tgt")
     ]
+
+
+@pytest.fixture(scope="module")
+def four_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus and a run of four steps on it."""
+    folder = tmp_path_factory.mktemp("four_steps")
+    write_reverse_corpus(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = map(str, settings(trainer__max_steps=4, training__lr=0.01))
+        patch.setattr(sys, "argv", ["seq2seq", "fit", *words])
+        assert main() == 0
+    return folder
+
+
+@pytest.fixture
+def trained(four_steps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of it is the working directory."""
+    shutil.copytree(four_steps, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -163,9 +183,8 @@ def test_the_configuration_of_a_run_names_no_checkpoint_so_that_the_model_is_tes
 
 
 def test_scores_of_a_test_join_the_card_and_take_the_place_of_older_ones(
-    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+    trained: None, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("fit", *settings(trainer__max_steps=4)) == 0
     before = load_provenance("run")
     test = ["test", "--config", "run/config.yaml"]
     assert run(*test) == 0
@@ -198,8 +217,7 @@ def test_scores_of_a_test_join_the_card_and_take_the_place_of_older_ones(
     assert card.count("- test more (40 sentences, beam 3)\n") == 1
 
 
-def test_scores_of_a_checkpoint_are_not_put_on_the_models_card(corpus: Path, run: Run) -> None:
-    assert run("fit", *settings(trainer__max_steps=4)) == 0
+def test_scores_of_a_checkpoint_are_not_put_on_the_models_card(trained: None, run: Run) -> None:
     before = Path("run/model/provenance.json").read_bytes()
     with pytest.warns(UserWarning, match="callbacks used to create the checkpoint"):
         assert run("test", "--config", "run/config.yaml", "--ckpt_path", "last") == 0
@@ -207,17 +225,15 @@ def test_scores_of_a_checkpoint_are_not_put_on_the_models_card(corpus: Path, run
 
 
 def test_a_card_that_was_edited_stays_and_the_scores_are_kept_beside_it(
-    corpus: Path, run: Run, caplog: pytest.LogCaptureFixture
+    trained: None, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert run("fit", *settings(trainer__max_steps=4)) == 0
     card = Path("run/model/README.md")
     card.write_text(card.read_text() + "\nMy own words.\n")
     edited = card.read_text()
     caplog.set_level("INFO")
-    for _ in range(2):
-        assert run("test", "--config", "run/config.yaml") == 0
-        assert card.read_text() == edited
-        assert len(corpora("run", "test")) == 1
+    assert run("test", "--config", "run/config.yaml") == 0
+    assert card.read_text() == edited
+    assert len(corpora("run", "test")) == 1
     assert "README.md was edited, so it stays as it is" in caplog.text
     card.unlink()
     assert run("test", "--config", "run/config.yaml") == 0
@@ -226,14 +242,13 @@ def test_a_card_that_was_edited_stays_and_the_scores_are_kept_beside_it(
 
 @pytest.mark.parametrize("broken", ["read-only", "damaged"])
 def test_where_the_scores_cannot_be_written_down_the_test_says_so_and_is_done(
-    corpus: Path,
+    trained: None,
     run: Run,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     broken: str,
 ) -> None:
-    assert run("fit", *settings(trainer__max_steps=4)) == 0
     caplog.set_level("INFO")
     if broken == "damaged":
         Path("run/model/provenance.json").write_text("{")
@@ -252,9 +267,8 @@ def test_where_the_scores_cannot_be_written_down_the_test_says_so_and_is_done(
 
 
 def test_a_model_that_began_as_another_names_it_with_all_that_is_known_of_it(
-    corpus: Path, run: Run
+    trained: None, run: Run
 ) -> None:
-    assert run("fit", *settings(trainer__max_steps=4)) == 0
     parent = load_provenance("run")
     tuned = settings(run="tuned", init_from="run", trainer__max_steps=2)
     assert run("fit", *tuned) == 0

@@ -1,0 +1,97 @@
+"""`seq2seq info`: the card as it stands, the facts behind it, and what is left of older folders."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import yaml
+from test_model_folder import random_model
+
+from seq2seq.cli import main
+from seq2seq.model_folder import save_model
+from seq2seq.provenance import Provenance
+
+FACTS: Provenance = {
+    "commands": ["seq2seq fit --config config.yaml"],
+    "software": {"torch": "2"},
+}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model folder, in a run folder."""
+    save_model(replace(random_model(), provenance=FACTS), tmp_path / "run/model")
+    return tmp_path / "run/model"
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main(["info", *map(str, words)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_card_is_printed_as_it_stands_also_of_a_run_folder(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = (model / "README.md").read_text(encoding="utf-8")
+    assert "seq2seq fit --config config.yaml" in card
+    assert shown(capsys, model) == shown(capsys, model.parent) == card
+    (model / "README.md").write_text("My own words.\n")
+    assert shown(capsys, model) == "My own words.\n"
+
+
+def test_json_is_one_object_of_what_the_model_is_and_where_it_comes_from(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = random_model().network
+    facts = json.loads(shown(capsys, model.parent, "--json"))
+    assert len(facts.pop("card")) == 64
+    assert facts == {
+        "src_lang": "en",
+        "tgt_lang": "de",
+        "parameters": sum(p.numel() for p in network.parameters()),
+        "architecture": asdict(network.config),
+        **FACTS,
+    }
+
+
+def test_of_an_older_folder_what_its_configuration_tells_is_printed(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("README.md", "provenance.json"):
+        (model / name).unlink()
+    card = shown(capsys, model)
+    assert card.startswith("---\nlanguage:\n- en\n- de\n")
+    parameters = sum(p.numel() for p in random_model().network.parameters())
+    assert f"1 + 2 layers of width 8 and {parameters:,} parameters" in card
+    (block,) = card.split("```yaml\n")[1:]
+    assert yaml.safe_load(block.split("```")[0]) == asdict(random_model().network.config)
+    facts = json.loads(shown(capsys, model, "--json"))
+    assert facts.keys() == {"src_lang", "tgt_lang", "parameters", "architecture"}
+    assert {path.name for path in model.iterdir()}.isdisjoint({"README.md", "provenance.json"})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("provenance.json", "provenance.json cannot be read"),
+        ("weights.safetensors", "weights.safetensors is damaged"),
+        ("config.json", "config.json is damaged"),
+    ],
+)
+def test_what_is_damaged_is_named(
+    model: Path, capsys: pytest.CaptureFixture[str], name: str, said: str
+) -> None:
+    (model / "README.md").unlink()
+    (model / name).write_text("{")
+    for words in ([], ["--json"]):
+        assert main(["info", str(model), *words]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+
+
+def test_what_holds_no_model_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["info", str(tmp_path / "nothing")]) == 2
+    assert "nothing does not exist; expected a model folder" in capsys.readouterr().err
