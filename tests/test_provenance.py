@@ -124,7 +124,7 @@ def test_a_corpus_takes_the_place_of_the_one_with_its_role_and_name() -> None:
 def test_without_scores_nothing_of_an_evaluation_is_left() -> None:
     validation: Corpus = {**SCORED, "role": "validation"}
     found = without_scores({**FACTS, "data": [*FACTS["data"], validation]})
-    bare = {key: SCORED[key] for key in ("name", "pairs", "files")}  # type: ignore[literal-required]
+    bare = {key: SCORED[key] for key in ("name", "pairs", "files")}
     assert found["data"] == [FACTS["data"][0], {"role": "validation", **bare}]
     assert without_scores({}) == {}
     assert "scores" in validation

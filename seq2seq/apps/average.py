@@ -75,7 +75,7 @@ def _provenance(run: Path, checkpoints: Sequence[Path], output: Path) -> Provena
     known = without_scores(load_provenance(run)) if own else Provenance()
     steps = [step_of(path) for path in checkpoints]
     known["weights"] = {
-        "kind": f"mean of {len(steps)} checkpoints",
+        "kind": f"mean of {len(steps)} checkpoint{'s' * (len(steps) > 1)}",
         "steps": [step for step in steps if step >= 0],
         "files": [str(path) for path in checkpoints],
     }

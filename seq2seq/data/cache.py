@@ -3,10 +3,10 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from filelock import AcquireReturnProxy, FileLock
+from filelock import FileLock
 
 from seq2seq.errors import ConfigError
 
@@ -34,7 +34,7 @@ def build_once(target: Path) -> Iterator[Path | None]:
             _remove(unfinished)
 
 
-def _locked(target: Path) -> AcquireReturnProxy:
+def _locked(target: Path) -> AbstractContextManager[object]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         return FileLock(target.with_name(f"{target.name}.lock")).acquire()

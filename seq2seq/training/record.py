@@ -100,8 +100,8 @@ def training_until(checkpoint: Path) -> Training | None:
     state = content.get("callbacks", {}).get(Record.__name__)
     if state is None:
         return None
-    found: Training = {**state["training"], "steps": content["global_step"]}
-    return found
+    training: Training = state["training"]
+    return {**training, "steps": content["global_step"]}
 
 
 def _flat(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
