@@ -11,7 +11,10 @@ from seq2seq.config import one_of
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_folder import SavedModel
 
-SOURCES = {"huggingface": "seq2seq.interop.marian"}
+SOURCES = {
+    "huggingface": "seq2seq.interop.marian",
+    "ctranslate2": "seq2seq.interop.ctranslate2_source",
+}
 """A module each, which is imported when it is asked for."""
 
 
