@@ -67,6 +67,7 @@ LIBRARIES = {
     "zstandard":         "data.lines",
     "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",
     "filelock":          "data.cache",
+    "yaml":              "interop.joeynmt",
     "lxml":              "data.formats",
     "polib":             "data.formats",
     "datasets":          "data.huggingface",

@@ -14,6 +14,7 @@ from seq2seq.model_folder import SavedModel
 SOURCES = {
     "huggingface": "seq2seq.interop.marian",
     "ctranslate2": "seq2seq.interop.ctranslate2_source",
+    "joeynmt": "seq2seq.interop.joeynmt",
 }
 """A module each, which is imported when it is asked for."""
 
