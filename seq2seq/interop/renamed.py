@@ -46,7 +46,7 @@ def tensor2tensor_sinusoids(first: int, length: int, d_model: int) -> Tensor:
     """-> (length, D) from position `first`: [sin | cos] halves as ours, whose wavelengths reach
     10000 within D / 2 steps instead of behind them; CTranslate2 and fairseq have these."""
     half = d_model // 2
-    rates = torch.exp(torch.arange(half) * (-math.log(10000.0) / (half - 1)))  # (D / 2,)
+    rates = torch.exp(torch.arange(half) * (-math.log(10000.0) / max(half - 1, 1)))  # (D / 2,)
     angles = torch.arange(first, first + length)[:, None] * rates  # (length, D / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 

@@ -1,6 +1,6 @@
-"""Formats of other toolkits that a model can be read from.
+"""Models of other toolkits: which format it is, and the model.
 
-A new one is a module with what `Source` names and a line in `SOURCES`.
+A new format is a module with what `Source` names and a line in `formats.SOURCES`.
 """
 
 import importlib
@@ -9,14 +9,8 @@ from typing import Protocol, cast
 
 from seq2seq.config import one_of
 from seq2seq.errors import ModelFolderError
+from seq2seq.interop.formats import SOURCES
 from seq2seq.model_folder import SavedModel
-
-SOURCES = {
-    "huggingface": "seq2seq.interop.marian",
-    "ctranslate2": "seq2seq.interop.ctranslate2_source",
-    "joeynmt": "seq2seq.interop.joeynmt",
-}
-"""A module each, which is imported when it is asked for."""
 
 
 class Source(Protocol):

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from seq2seq.cli import main
 from seq2seq.model_folder import load_model
+from seq2seq.nn.transformer import Transformer
 
 
 def write(path: Path, texts: Sequence[str]) -> None:
@@ -50,3 +52,9 @@ def live_like_ours(
         engine = "ctranslate2" if name == "exported" else "native"
         run(f"translate {name} src --output {name}.out --beam 1 --device cpu --engine {engine}")
     assert Path("tuned.out").read_text() == Path("exported.out").read_text()
+
+
+def same_weights(first: Transformer, second: Transformer) -> bool:
+    """Bit-identical, under the same names."""
+    ours, theirs = (dict(network.named_parameters()) for network in (first, second))
+    return ours.keys() == theirs.keys() and all(map(torch.equal, ours.values(), theirs.values()))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 from every_option import SMALL, TEXTS, options, random_model
-from imported import live_like_ours
-from test_marian import SRC_TEXTS, same_weights, write_opus
+from imported import live_like_ours, same_weights
+from test_marian import SRC_TEXTS, write_opus
 from torch import Tensor
 
 from seq2seq.config import PAD_ID, ModelConfig
