@@ -67,7 +67,7 @@ LIBRARIES = {
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
     "safetensors":       "model_folder interop.marian",
-    "yaml":              "model_card",
+    "yaml":              "model_card interop.joeynmt",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
     "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from seq2seq.errors import ConfigError
+from seq2seq.interop.formats import SOURCES
 from seq2seq.provenance import Provenance, with_command
 
 
@@ -16,7 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument("source", metavar="SOURCE", type=Path, help="their folder or file")
     parser.add_argument("output", metavar="MODEL", type=Path, help="the model folder to write")
-    parser.add_argument("--from", dest="format", help="their format; default: what it looks like")
+    parser.add_argument(
+        "--from",
+        dest="format",
+        metavar="FORMAT",
+        help=f"{', '.join(SOURCES)}; default: what it looks like",
+    )
     parser.add_argument("--src-lang", metavar="CODE", help="language, where theirs names none")
     parser.add_argument("--tgt-lang", metavar="CODE", help="language, where theirs names none")
 

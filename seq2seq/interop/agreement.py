@@ -94,12 +94,13 @@ def forced_difference(
     native: ScoringEngine, other: ScoringEngine, examples: Sequence[Example]
 ) -> float:
     """Largest difference of a log-probability; NaN if there is one. What is never said is left
-    out."""
+    out, and what both hold for impossible: probabilities of 0 have logarithms of any size."""
     differences = [torch.zeros(1)]
     for rows in batches([len(each.src) + 1 for each in examples], BATCH_TOKENS):
         src, tgt = [examples[row].src for row in rows], [examples[row].tgt for row in rows]
         for a, b in zip(native.log_probs(src, tgt), other.log_probs(src, tgt), strict=True):
-            differences.append((a - b).abs()[a != -torch.inf])
+            impossible = (a == -torch.inf) | ((a.exp() == 0) & (b.exp() == 0))
+            differences.append((a - b).abs()[~impossible])
     return float(torch.cat(differences).max())
 
 

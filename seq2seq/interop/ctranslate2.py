@@ -13,19 +13,17 @@ from torch import Tensor, nn
 
 from seq2seq.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
 from seq2seq.engine import ScoringEngine
+from seq2seq.interop.ctranslate2_names import ACTIVATIONS, parts, their_parameter
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.model_folder import SavedModel
-from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.embedding import sinusoids
-from seq2seq.nn.layers import DecoderLayer, EncoderLayer, FeedForward
 from seq2seq.nn.transformer import Transformer
 
 QUANTIZATIONS = ("int8", "int8_bfloat16", "float16")
 LONGEST = 1024
 """Rows of the table of sinusoids, which it wants stored."""
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 ABILITIES: Abilities = {**MODEL, "activation": ACTIVATIONS}
 
 
@@ -74,7 +72,7 @@ def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
 def specification(network: Transformer) -> Any:
     """A `TransformerSpec` with copies of the parameters, since int8 is made of them in place."""
     with extra("ctranslate2"):
-        from ctranslate2.specs import common_spec
+        from ctranslate2.specs import common_spec, model_spec
         from ctranslate2.specs import transformer_spec as theirs
 
     config = network.config
@@ -87,25 +85,16 @@ def specification(network: Transformer) -> Any:
     }
     encoder = theirs.TransformerEncoderSpec(config.encoder_layers, **settings)
     decoder = theirs.TransformerDecoderSpec(config.decoder_layers, **settings)
-    encoder.embeddings[0].weight = copy(network.src_embedding.weight)
-    decoder.embeddings.weight = copy(network.tgt_embedding.weight)
     encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embeddings
     encoder.position_encodings.encodings = positions(network.src_positions, config)
     decoder.position_encodings.encodings = positions(network.tgt_positions, config)
-    for to, layer in zip(encoder.layer, network.encoder, strict=True):
-        assert isinstance(layer, EncoderLayer)
-        set_self_attention(to.self_attention, layer.self_attention, layer.self_residual.norm)
-        set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-    for to, layer in zip(decoder.layer, network.decoder, strict=True):
-        assert isinstance(layer, DecoderLayer)
-        set_self_attention(to.self_attention, layer.self_attention, layer.self_residual.norm)
-        set_cross_attention(to.attention, layer.cross_attention, layer.cross_residual.norm)
-        set_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-    if config.norm == "pre":
-        set_norm(encoder.layer_norm, network.encoder_norm)
-        set_norm(decoder.layer_norm, network.decoder_norm)
-    set_linear(decoder.projection, network.output)
-    return theirs.TransformerSpec(encoder, decoder)
+    spec = theirs.TransformerSpec(encoder, decoder)
+    for part, names in parts(config).items():
+        to, modules = model_spec.index_spec(spec, part), [*map(network.get_submodule, names)]
+        for name, _ in modules[0].named_parameters():
+            parameters = [copy(each.get_parameter(name)) for each in modules]
+            setattr(to, their_parameter(part, name), torch.cat(parameters))
+    return spec
 
 
 def positions(module: nn.Module, config: ModelConfig) -> Tensor:
@@ -114,39 +103,6 @@ def positions(module: nn.Module, config: ModelConfig) -> Tensor:
         assert isinstance(module.table, Tensor)
         return copy(module.table)
     return sinusoids(LONGEST, config.d_model)
-
-
-def set_self_attention(to: Any, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
-    set_norm(to.layer_norm, norm)
-    set_linear(to.linear[0], attention.query, attention.key, attention.value)
-    set_linear(to.linear[1], attention.output)
-
-
-def set_cross_attention(to: Any, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
-    set_norm(to.layer_norm, norm)
-    set_linear(to.linear[0], attention.query)
-    set_linear(to.linear[1], attention.key, attention.value)
-    set_linear(to.linear[2], attention.output)
-
-
-def set_feed_forward(to: Any, layer: FeedForward, norm: nn.LayerNorm) -> None:
-    set_norm(to.layer_norm, norm)
-    set_linear(to.linear_0, layer.inner)
-    set_linear(to.linear_1, layer.outer)
-    if layer.gate is not None:
-        set_linear(to.linear_0_noact, layer.gate)
-
-
-def set_norm(to: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, nn.LayerNorm), "without a beta it would be read as RMSNorm"
-    to.gamma, to.beta = copy(norm.weight), copy(norm.bias)
-
-
-def set_linear(to: Any, *layers: nn.Linear) -> None:
-    """Several are one below the other."""
-    to.weight = torch.cat([copy(each.weight) for each in layers])
-    if layers[0].bias is not None:
-        to.bias = torch.cat([copy(each.bias) for each in layers])
 
 
 def copy(parameter: Tensor) -> Tensor:

@@ -4,10 +4,8 @@ Their ids are not SentencePiece's: vocab.json gives each piece its id, and the p
 and target.spm share them. Here embeddings and pieces are put into our order.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -16,16 +14,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
-from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
-from seq2seq.interop.vocabulary import MASKED, SpecialIds, Vocabulary, vocabulary
-from seq2seq.model_card import front_matter
-from seq2seq.model_folder import CARD, SavedModel
-from seq2seq.nn.embedding import sinusoids
+from seq2seq.interop.files import read_bytes, read_checkpoint, read_json
+from seq2seq.interop.renamed import config_of, network_of, position_settings, tie
+from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
+from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
-from seq2seq.provenance import File, Provenance, sha256_of
-from seq2seq.text.piece_order import as_piece, reordered, text_pieces
-from seq2seq.text.subwords import Subwords
 
 NORMS = {"marian": "post", "pegasus": "pre"}
 FIELDS = {
@@ -38,14 +33,6 @@ FIELDS = {
 }
 """Settings of a network, ours and theirs."""
 ACTIVATIONS_READ = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"silu": "silu"}
-TIES = {
-    # source and target embedding are equal, target embedding and output projection are equal
-    (False, False): "none",
-    (True, False): "source-target",
-    (False, True): "target-output",
-    (True, True): "all",
-}
-UNREADABLE = (SafetensorError, OSError, EOFError, RuntimeError, UnpicklingError, TypeError)
 BIASES = ("_proj.bias", ".fc1.bias", ".fc2.bias")
 SPECIAL = ("pad", "eos", "decoder_start")
 SENTENCEPIECE = ("source.spm", "target.spm")
@@ -57,7 +44,7 @@ POSITIONS = [their_name(f"{side}_positions.table") for side in ("src", "tgt")]
 def recognises(path: Path) -> bool:
     """Whether config.json, as transformers writes it, names a type of model."""
     try:
-        return "model_type" in _read_json(path / "config.json")
+        return "model_type" in read_json(path / "config.json")
     except ModelFolderError:
         return False
 
@@ -65,35 +52,22 @@ def recognises(path: Path) -> bool:
 def read(folder: Path) -> SavedModel:
     """The model in a folder that `save_pretrained` of a Marian or Pegasus wrote."""
     theirs = _read_description(folder)
-    tokenizer = _read_json(folder / "tokenizer_config.json", default={})
-    files = _weight_files(folder)
-    weights = _embeddings_apart(_read_weights(files), theirs)
+    tokenizer = read_json(folder / "tokenizer_config.json", default={})
+    weights = _embeddings_apart(_read_weights(weight_files(folder)), theirs)
     sides = _vocabularies(folder, theirs, weights, bool(tokenizer.get("separate_vocabs")))
-    network = _network(folder, theirs, weights, *sides)
     src, tgt = (
-        Subwords(reordered(_read_bytes(folder / name), side.pieces))
+        side.subwords(read_bytes(folder / name))
         for name, side in zip(SENTENCEPIECE, sides, strict=True)
     )
     src_lang, tgt_lang = (tokenizer.get(f"{side}_lang") or "" for side in ("source", "target"))
-    return SavedModel(network, src, tgt, src_lang, tgt_lang, _provenance(folder, files))
-
-
-def _provenance(folder: Path, weights: Sequence[Path]) -> Provenance:
-    """The files of weights, and the licence that their model card names."""
-    files: list[File] = [{"path": str(path), "sha256": sha256_of(path)} for path in weights]
-    known: Provenance = {"parent": {"path": str(folder), "format": "huggingface", "files": files}}
-    card = folder / CARD
-    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    if isinstance(license := front_matter(text).get("license"), str):
-        known["license"] = license
-    return known
+    return SavedModel(_network(folder, theirs, weights, *sides), src, tgt, src_lang, tgt_lang)
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
     """config.json, where all is there and nothing that ours cannot be."""
     path = folder / "config.json"
-    theirs = _read_json(path)
-    generation = _read_json(folder / "generation_config.json", default={})
+    theirs = read_json(path)
+    generation = read_json(folder / "generation_config.json", default={})
     if "decoder_start_token_id" in generation:
         theirs["decoder_start_token_id"] = generation["decoder_start_token_id"]
     if theirs.get("model_type") not in NORMS:
@@ -127,27 +101,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return theirs
 
 
-def _read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An object; the default if there is one and no file."""
-    if default is not None and not path.exists():
-        return default
-    try:
-        value = json.loads(_read_bytes(path))
-    except ValueError as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
-    if not isinstance(value, dict):
-        raise ModelFolderError(f"{path} is damaged: not an object.")
-    return value
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Those of safetensors, if there are any."""
     paths = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     if not paths:
         raise ModelFolderError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
@@ -158,14 +113,13 @@ def _read_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Of all files, in fp32; no code in them is run."""
     weights: dict[str, Tensor] = {}
     for path in paths:
+        if path.suffix == ".bin":
+            weights |= read_checkpoint(path)
+            continue
         try:
-            if path.suffix == ".safetensors":
-                weights |= load_file(path)
-            else:
-                weights |= dict(torch.load(path, map_location="cpu", weights_only=True))
-        except UNREADABLE as error:
-            reason = str(error).partition("\n")[0]
-            raise ModelFolderError(f"{path} cannot be read: {reason}") from None
+            weights |= load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise ModelFolderError(f"{path} cannot be read: {error}") from None
     if odd := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise ModelFolderError(f"{paths[0].parent}: {odd[0]} is no tensor.")
     return {name: tensor.float() for name, tensor in weights.items()}
@@ -197,12 +151,13 @@ def _vocabularies(
     """Of the source and the target, the same one twice where they share their ids."""
     files = ("vocab.json", "target_vocab.json" if separate else "vocab.json")
     pad, eos, start = (theirs[f"{name}_token_id"] for name in SPECIAL)
-    learned = [_text_pieces(folder / name) for name in SENTENCEPIECE]
+    models = [folder / name for name in SENTENCEPIECE]
+    learned = [pieces_of(read_bytes(path), path) for path in models]
     if not separate:
         learned = [learned[0] + learned[1]] * 2
     found = []
     for file, name, texts in zip(files, (SRC, TGT), learned, strict=True):
-        ids = _read_json(folder / file)
+        ids = read_json(folder / file)
         rows = len(weights[name]) if name in weights else 0
         if "<unk>" not in ids:
             raise ModelFolderError(f"{folder / file} is damaged: it lacks <unk>.")
@@ -219,17 +174,8 @@ def _vocabularies(
             eos=ids.get("</s>", eos),
             start=start,
         )
-        named = {as_piece(piece) for piece in ids}
-        lacking = [text for text in dict.fromkeys(texts) if text not in named]
-        found.append(vocabulary(entries, special, lacking))
+        found.append(vocabulary(entries, special, texts))
     return found[0], found[1]
-
-
-def _text_pieces(path: Path) -> list[str]:
-    try:
-        return list(text_pieces(_read_bytes(path)))
-    except ValueError as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
 
 
 def _network(
@@ -244,56 +190,30 @@ def _network(
     if missing := sorted(tables.keys() - weights.keys()):
         raise ModelFolderError(f"{folder}: the weights lack {missing[0]}.")
     weights = weights | {name: side.rows_of(weights[name]) for name, side in tables.items()}
-    output_bias = weights.get(OUTPUT_BIAS, torch.zeros(max(tgt.rows) + 1))
-    weights[OUTPUT_BIAS] = tgt.rows_of(output_bias)
-    weights[OUTPUT_BIAS][tgt.added] = MASKED
-    network = Transformer(_model_config(theirs, weights)).eval()
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            tensor = weights.get(their_name(name))
-            if tensor is None or tensor.shape != parameter.shape:
-                found = "is missing" if tensor is None else f"is {tuple(tensor.shape)}"
-                raise ModelFolderError(
-                    f"{folder}: the weights do not fit config.json: {their_name(name)} {found}, "
-                    f"expected {tuple(parameter.shape)}."
-                )
-            parameter.copy_(tensor)
-    read = {their_name(name) for name, _ in network.named_parameters(remove_duplicate=False)}
-    left = weights.keys() - read - {SHARED, OUTPUT_BIAS, *POSITIONS}
-    if left := {name for name in left if network.config.bias or not name.endswith(BIASES)}:
-        raise ModelFolderError(
-            f"{folder}: the weights do not fit config.json: {min(left)} is extra."
-        )
-    return network
+    weights[OUTPUT_BIAS] = tgt.masked(weights.get(OUTPUT_BIAS, torch.zeros(max(tgt.rows) + 1)))
+    config = config_of(folder / "config.json", _settings(theirs, weights))
+    ignored = {SHARED, OUTPUT_BIAS, *POSITIONS}
+    if not config.bias:
+        ignored |= {name for name in weights if name.endswith(BIASES)}
+    return network_of(folder, config, weights, their_name, ignored)
 
 
-def _model_config(theirs: dict[str, Any], weights: dict[str, Tensor]) -> ModelConfig:
-    """What config.json says, and what only the weights tell."""
+def _settings(theirs: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
+    """Of `ModelConfig`: what config.json says, and what only the weights tell."""
     ours = theirs[OURS]
     biases = [tensor for name, tensor in weights.items() if name.endswith(BIASES)]
     tables = [weights[name] for name in POSITIONS if name in weights]
-    learned = not all(map(_is_sinusoidal, tables))
-    joint = torch.equal(weights[SRC], weights[TGT])
-    tied = torch.equal(weights[TGT], weights[OUT])
     starts_with_pad = theirs["decoder_start_token_id"] == theirs["pad_token_id"]
-    settings: dict[str, Any] = {
+    return {
         **{name: theirs[field] for name, field in FIELDS.items()},
         "src_vocab_size": len(weights[SRC]),
         "tgt_vocab_size": len(weights[TGT]),
         "norm": NORMS[theirs["model_type"]],
         "activation": ACTIVATIONS_READ[theirs["activation_function"]],
-        "positions": "learned" if learned else "sinusoidal",
-        "max_positions": len(tables[0]) if learned else ours.get("max_positions", 512),
-        "tie": TIES[joint, tied],
+        "max_positions": ours.get("max_positions", 512),
+        **position_settings(*tables),
+        "tie": tie(weights[SRC], weights[TGT], weights[OUT]),
         "bias": ours.get("bias", True) or any(bool(bias.any()) for bias in biases),
         "output_bias": ours.get("output_bias", False) or bool(weights[OUTPUT_BIAS].any()),
         "start_token": "pad" if starts_with_pad else "bos",
     }
-    try:
-        return ModelConfig(**settings)
-    except ConfigError as error:
-        raise ModelFolderError(f"config.json cannot be read: {error}") from None
-
-
-def _is_sinusoidal(table: Tensor) -> bool:
-    return table.shape[1] % 2 == 0 and torch.allclose(table, sinusoids(*table.shape), atol=1e-3)

@@ -7,7 +7,7 @@ from typing import Any
 
 from seq2seq.config import SearchConfig
 from seq2seq.decoding.request import Request
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, UserError
 
 Abilities = Mapping[str, Collection[object] | None]
 """Names of fields, and the values that they may have; None for every value."""
@@ -64,10 +64,10 @@ def unable(settings: Any, abilities: Abilities, group: str) -> list[str]:
     return found
 
 
-def refuse(what: str, found: Sequence[str]) -> None:
-    """Raise one ConfigError about all of them."""
+def refuse(what: str, found: Sequence[str], kind: type[UserError] = ConfigError) -> None:
+    """Raise one error about all of them."""
     if found:
-        raise ConfigError(f"{what}: {' '.join(found)}")
+        raise kind(f"{what}: {' '.join(found)}")
 
 
 def refuse_search(

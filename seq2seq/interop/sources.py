@@ -1,18 +1,20 @@
-"""Formats of other toolkits that a model can be read from.
+"""Models of other toolkits: which format it is, and the model.
 
-A new one is a module with what `Source` names and a line in `SOURCES`.
+A new format is a module with what `Source` names and a line in `formats.SOURCES`.
 """
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
 from seq2seq.config import one_of
 from seq2seq.errors import ModelFolderError
-from seq2seq.model_folder import SavedModel
-
-SOURCES = {"huggingface": "seq2seq.interop.marian"}
-"""A module each, which is imported when it is asked for."""
+from seq2seq.interop.formats import SOURCES
+from seq2seq.model_card import front_matter
+from seq2seq.model_folder import CARD, SavedModel
+from seq2seq.provenance import File, Provenance, sha256_of
 
 
 class Source(Protocol):
@@ -24,18 +26,34 @@ class Source(Protocol):
     def read(self, path: Path) -> SavedModel:
         """The model; ModelFolderError names what is missing, damaged or cannot be represented."""
 
+    def weight_files(self, path: Path) -> list[Path]:
+        """Those that the weights are read from."""
+
 
 def read(path: Path, name: str | None = None) -> SavedModel:
-    """A model in this format, or in the one that it looks like."""
+    """A model in this format, or in the one that it looks like, with where it is from."""
     if not path.exists():
         raise ModelFolderError(f"{path} does not exist.")
-    if name is not None:
+    if name is None:
+        name = next((each for each in SOURCES if _module(each).recognises(path)), None)
+    else:
         one_of("--from", name, SOURCES)
-        return _module(name).read(path)
-    for each in SOURCES:
-        if _module(each).recognises(path):
-            return _module(each).read(path)
-    raise ModelFolderError(f"{path} is in none of the known formats: {', '.join(SOURCES)}.")
+    if name is None:
+        raise ModelFolderError(f"{path} is in none of the known formats: {', '.join(SOURCES)}.")
+    source = _module(name)
+    saved = source.read(path)
+    return replace(saved, provenance=_provenance(path, name, source.weight_files(path)))
+
+
+def _provenance(path: Path, name: str, weights: Sequence[Path]) -> Provenance:
+    """The files of weights, and the licence that a model card beside them names."""
+    files: list[File] = [{"path": str(each), "sha256": sha256_of(each)} for each in weights]
+    known: Provenance = {"parent": {"path": str(path), "format": name, "files": files}}
+    card = path / CARD
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    if isinstance(license := front_matter(text).get("license"), str):
+        known["license"] = license
+    return known
 
 
 def _module(name: str) -> Source:

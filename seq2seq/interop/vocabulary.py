@@ -2,27 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seq2seq.config import BOS_ID
+from seq2seq.config import BOS_ID, PAD_ID
 from seq2seq.errors import ModelFolderError
-from seq2seq.text.piece_order import SPECIAL, as_piece
+from seq2seq.model_folder import SRC_SUBWORDS, TGT_SUBWORDS
+from seq2seq.text.piece_order import SPECIAL, as_piece, reordered, text_pieces
+from seq2seq.text.subwords import Subwords
 
 MASKED = -1e4
 """Output bias of what no translation may hold: exp of it is 0 in fp32, and it fits into fp16."""
+SENTENCEPIECE = [(SRC_SUBWORDS, TGT_SUBWORDS), ("source.spm", "target.spm")]
+"""Files of SentencePiece models, in a folder of ours and of OPUS-MT."""
 
 
 @dataclass(frozen=True)
 class SpecialIds:
     """Where theirs has the special pieces."""
 
-    pad: int
     unk: int
     eos: int
-    start: int
-    """What the decoder reads first."""
+    start: int | None = None
+    """What the decoder reads first; None for a vector of zeros."""
+    pad: int | None = None
+    """None where no row is the padding's."""
     bos: int | None = None
     """None where start is not a piece of its own."""
 
@@ -34,26 +40,71 @@ class Vocabulary:
     pieces: list[str]
     """By our ids."""
     rows: list[int]
-    """By our ids: of an entry that is only ours, the row that it copies."""
+    """By our ids: of an entry that is only ours, the row that it copies; -1 for zeros."""
     added: list[int]
     """Our ids that are only ours: no translation may hold them."""
 
     def rows_of(self, table: Tensor) -> Tensor:
         """table (V theirs, ...) -> (V ours, ...)."""
-        return table[torch.tensor(self.rows)]
+        zeros = table.new_zeros(1, *table.shape[1:])
+        return torch.cat([table, zeros])[torch.tensor(self.rows)]
+
+    def masked(self, output_bias: Tensor) -> Tensor:
+        """output_bias (V theirs,) -> (V ours,), so low that none of `added` is ever said."""
+        found = self.rows_of(output_bias)
+        found[self.added] = MASKED
+        return found
+
+    def subwords(self, serialized: bytes) -> Subwords:
+        """A SentencePiece model that has our ids."""
+        return Subwords(reordered(serialized, self.pieces))
 
 
 def vocabulary(
-    entries: Mapping[int, str], special: SpecialIds, lacking: Sequence[str] = ()
+    entries: Mapping[int, str], special: SpecialIds, texts: Sequence[str] = ()
 ) -> Vocabulary:
-    """entries: theirs by id; lacking: text pieces that have no entry, and so are unknown there."""
+    """entries: theirs by id; texts: what text can become; a piece without entry is unknown there.
+
+    A special piece of ours that is none there is an entry that no text becomes.
+    """
     first = [special.pad, special.unk, special.bos, special.eos]
     others = [i for i in sorted(entries) if i not in first]
-    pieces = [*SPECIAL, *(as_piece(entries[i]) for i in others), *lacking]
+    named = {
+        i: f"<no piece {i}>" if entries[i] in SPECIAL else as_piece(entries[i]) for i in others
+    }
+    known = {*SPECIAL, *named.values()}
+    lacking = [text for text in dict.fromkeys(texts) if text not in known]
+    pieces = [*SPECIAL, *named.values(), *lacking]
     if len(set(pieces)) < len(pieces):
         twice = next(piece for piece in pieces if pieces.count(piece) > 1)
         raise ModelFolderError(f"the vocabulary has {twice!r} twice; each piece may have one id.")
-    start = special.start if special.bos is None else special.bos
-    rows = [special.pad, special.unk, start, special.eos, *others, *[special.unk] * len(lacking)]
-    added = [BOS_ID] if special.bos is None else []
+    pad = -1 if special.pad is None else special.pad
+    start = pad if special.start is None else special.start
+    bos = start if special.bos is None else special.bos
+    rows = [pad, special.unk, bos, special.eos, *others, *[special.unk] * len(lacking)]
+    added = [PAD_ID] if special.pad is None else []
+    added += [BOS_ID] if special.bos is None else []
     return Vocabulary(pieces, rows, [*added, *range(len(others) + 4, len(pieces))])
+
+
+def pieces_of(serialized: bytes, path: Path) -> list[str]:
+    """What text can become with this SentencePiece model; path: where it is from."""
+    try:
+        return list(text_pieces(serialized))
+    except ValueError as error:
+        raise ModelFolderError(f"{path} is damaged: {error}.") from None
+
+
+def sentencepiece_files(folder: Path) -> tuple[Path, Path]:
+    """Of the source and the target: a pair of known names, or the only model that there is."""
+    for src, tgt in SENTENCEPIECE:
+        if (folder / src).is_file() or (folder / tgt).is_file():
+            return folder / src, folder / tgt
+    models = [path for path in sorted(folder.glob("*")) if path.suffix in (".model", ".spm")]
+    if len(models) == 1:
+        return models[0], models[0]
+    found = ", ".join(path.name for path in models) or "none"
+    raise ModelFolderError(
+        f"{folder} does not tell which SentencePiece models made its subwords, it has {found}; put "
+        f"them there as source.spm and target.spm, or one of both languages as the only *.model."
+    )

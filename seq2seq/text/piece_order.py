@@ -6,7 +6,7 @@ score and its type. The other fields (how text is normalised, how it was trained
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -68,12 +68,13 @@ def reordered(serialized: bytes, order: Sequence[str]) -> bytes:
     known = text_pieces(serialized)
     assert list(order[:4]) == SPECIAL, order[:4]
     assert known.keys() <= set(order), "a text piece without an id"
+    kept = known | {piece.text: piece for piece in pieces_in(serialized) if piece.kind == UNUSED}
     rarest = min((piece.score for piece in known.values() if piece.kind == NORMAL), default=0.0)
     spells_bytes = any(piece.kind == BYTE for piece in known.values())
 
     def described(text: str) -> Piece:
-        if text in known:
-            return known[text]
+        if text in kept:
+            return kept[text]
         if text in SPECIAL:
             return Piece(text, kind=UNKNOWN if text == SPECIAL[UNK_ID] else CONTROL)
         if as_entry(text) != text:
@@ -88,6 +89,19 @@ def reordered(serialized: bytes, order: Sequence[str]) -> bytes:
     ids = ((40, UNK_ID), (41, BOS_ID), (42, EOS_ID), (43, PAD_ID))
     fields.append(_field(2, b"".join(_varint(key << 3) + _varint(value) for key, value in ids)))
     return b"".join(fields)
+
+
+def restricted(serialized: bytes, vocabulary: Collection[str]) -> bytes:
+    """A model that cuts text into pieces of the vocabulary, single characters and bytes only, as
+    SentencePiece's `SetVocabulary` has it. Pieces keep their ids."""
+    fields = []
+    for number, content in _fields(serialized):
+        if number == 1:
+            (piece,) = pieces_in(_field(1, content))
+            if piece.kind == NORMAL and len(piece.text) > 1 and piece.text not in vocabulary:
+                content = _packed(piece._replace(kind=UNUSED))
+        fields.append((number, content))
+    return b"".join(_field(number, content) for number, content in fields)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

@@ -57,6 +57,13 @@ def test_of_what_we_never_say_nothing_is_asked() -> None:
     assert compare(never, Fixed(), EXAMPLES, SearchConfig()).equal
 
 
+def test_two_log_probabilities_of_nothing_are_equal_and_one_of_them_is_not() -> None:
+    masked = Fixed(token={6: -10001.25})
+    assert compare(masked, Fixed(token={6: -10001.5}), EXAMPLES, SearchConfig()).equal
+    assert not compare(masked, Fixed(token={6: -10.0}), EXAMPLES, SearchConfig()).equal
+    assert not compare(Fixed(), masked, EXAMPLES, SearchConfig()).equal
+
+
 def test_another_greedy_translation_counts_unless_it_is_a_tie() -> None:
     other = Fixed(said={1: [5, 6], 3: [9, 7]})
     ours = Fixed(token={9: -2.0, 7: -2.00005, EOS_ID: -0.5})

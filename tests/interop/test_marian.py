@@ -14,6 +14,7 @@ import pytest
 import sentencepiece
 import torch
 from every_option import SMALL, TEXTS, options, random_model
+from imported import same_weights
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -28,7 +29,6 @@ from seq2seq.interop.marian import read
 from seq2seq.interop.vocabulary import SpecialIds, vocabulary
 from seq2seq.model_card import front_matter
 from seq2seq.model_folder import SavedModel, load_model, load_provenance, save_model
-from seq2seq.nn.transformer import Transformer
 from seq2seq.text.piece_order import as_entry, reordered, text_pieces
 from seq2seq.text.subwords import Subwords
 from seq2seq.translator import Translator
@@ -247,12 +247,6 @@ def network(folder: Path) -> Any:
     from transformers import AutoModelForSeq2SeqLM
 
     return AutoModelForSeq2SeqLM.from_pretrained(folder)
-
-
-def same_weights(first: Transformer, second: Transformer) -> bool:
-    """Bit-identical, under the same names."""
-    ours, theirs = (dict(network.named_parameters()) for network in (first, second))
-    return ours.keys() == theirs.keys() and all(map(torch.equal, ours.values(), theirs.values()))
 
 
 REPRESENTED = [each for each in options() if not obstacles(ModelConfig(**SMALL | each))]

@@ -5,7 +5,16 @@ import random
 import pytest
 
 from seq2seq.config import UNK_ID, SubwordConfig
-from seq2seq.text.piece_order import SPECIAL, as_entry, as_piece, pieces_in, reordered, text_pieces
+from seq2seq.text.piece_order import (
+    SPECIAL,
+    UNUSED,
+    as_entry,
+    as_piece,
+    pieces_in,
+    reordered,
+    restricted,
+    text_pieces,
+)
 from seq2seq.text.subwords import Subwords, train_subwords
 
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
@@ -48,6 +57,27 @@ def test_a_tag_and_a_character_that_only_the_order_has_are_found_in_text() -> No
     assert UNK_ID in found.encode("今")
     assert as_entry(order[tag]) == ">>fra<<"
     assert as_entry("\u2581kare") == as_piece("\u2581kare") == "\u2581kare"
+
+
+@pytest.mark.parametrize("config", KINDS, ids=str)
+def test_a_restricted_model_uses_pieces_of_the_vocabulary_single_characters_and_bytes(
+    config: SubwordConfig,
+) -> None:
+    model = trained(config)
+    longer = [text for text in text_pieces(model) if len(text) > 1 and text[:1] != "<"]
+    vocabulary = set(longer[::2])
+    less = restricted(model, vocabulary)
+    unused = {piece.text for piece in pieces_in(less) if piece.kind == UNUSED}
+    assert unused == set(longer) - vocabulary
+    assert [piece.text for piece in pieces_in(less)] == [piece.text for piece in pieces_in(model)]
+    order = [*SPECIAL, *reversed(text_pieces(model))]
+    for subwords in (Subwords(less), Subwords(reordered(less, order))):
+        found = {piece for text in TEXTS for piece in subwords.pieces(subwords.encode(text))}
+        assert len(found & vocabulary) > 4
+        assert not found & unused
+    old, new = Subwords(less), Subwords(reordered(less, order))
+    assert all(new.pieces(new.encode(text)) == old.pieces(old.encode(text)) for text in TEXTS)
+    assert restricted(model, set(longer)) == model
 
 
 @pytest.mark.parametrize("broken", [b"\x01", b"\n\x05abc", b"no model", trained(KINDS[0])[:-3]])
