@@ -22,13 +22,14 @@ from test_translator import (
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seq2seq.config import EOS_ID, Diversity, Sampling, SearchConfig, SubwordConfig
+from seq2seq.config import EOS_ID, AttentionForm, Diversity, Sampling, SearchConfig, SubwordConfig
 from seq2seq.decoding.coverage import coverage
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import ModelStepper, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import SavedModel, load_together, save_model
+from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.sentence import Sentence
 from seq2seq.text.subwords import Subwords, train_subwords
 from seq2seq.translator import Translator
@@ -80,6 +81,7 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.parametrize("form", ["folded", "fast"])
 @pytest.mark.parametrize(
     "config",
     [
@@ -90,9 +92,12 @@ class Waits(TorchDispatchMode):
     ],
 )
 def test_a_step_of_a_search_waits_for_the_device_once(
-    config: SearchConfig, monkeypatch: pytest.MonkeyPatch
+    config: SearchConfig, form: AttentionForm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = Waits(monkeypatch)
+    network, waits = random_network(), Waits(monkeypatch)
+    for module in network.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.form = form
     before: list[int] = []
     step = ModelStepper.step
 
@@ -102,7 +107,7 @@ def test_a_step_of_a_search_waits_for_the_device_once(
 
     monkeypatch.setattr(ModelStepper, "step", watched)
     with waits:
-        NativeEngine(random_network()).search(requests(IDS), config)
+        NativeEngine(network).search(requests(IDS), config)
     assert len(before) > 5
     assert {after - count for count, after in pairwise(before)} == {1}
 
