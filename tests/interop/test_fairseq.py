@@ -1,5 +1,5 @@
 """A checkpoint of fairseq becomes a model of ours. fairseq cannot be installed beside this Python:
-torch's own Transformer with fairseq's positions is the oracle, and M2M100 of transformers."""
+torch's own Transformer with fairseq's positions is the oracle, and transformers' M2M100."""
 
 import argparse
 import io
