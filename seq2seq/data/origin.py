@@ -26,7 +26,8 @@ def origin(
 ) -> Corpus:
     """The facts about a corpus that was read and has so many pairs; `name` may be empty.
 
-    A file is read for its SHA-256 only if `cache` does not know it as it is.
+    A file is read for its SHA-256 only if `cache` does not know it as it is; a pipe, whose text is
+    gone, is no file.
     """
     found = sources(corpus, src_lang=src_lang, tgt_lang=tgt_lang)
     facts = Corpus(role=role, pairs=pairs, files=[])
@@ -38,7 +39,7 @@ def origin(
         facts["dataset_folder" if Path(dataset).is_dir() else "dataset"] = dataset
         facts["split"], facts["fingerprint"] = corpus.split, found
         return facts
-    for path in found:
+    for path in filter(Path.is_file, found):
         file = File(path=str(path), sha256=digest_of(path, cache))
         if reader_of(str(path)) in BY_LINES:
             file["lines"] = pairs

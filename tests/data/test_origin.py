@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_lines_are_told_where_the_format_has_them() -> None:
     found = facts(CorpusFiles(path="a.po"))
     assert found["pairs"] == 2
     assert found["files"] == [{"path": "a.po", "sha256": sha256("a.po")}]
+
+
+def test_a_pipe_is_not_read_again() -> None:
+    Path("a").write_text("x\n")
+    drained, written = os.pipe()
+    os.close(written)
+    pipe = f"/dev/fd/{drained}"
+    found = origin("test", "", CorpusFiles(src="a", tgt=pipe), 1, Path("cache"))
+    os.close(drained)
+    assert [file["path"] for file in found["files"]] == ["a"]
 
 
 def test_a_corpus_that_was_stored_is_not_read_for_its_hashes_again(
