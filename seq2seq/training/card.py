@@ -7,22 +7,37 @@ from pathlib import Path
 from pytorch_lightning.utilities import rank_zero_info
 
 from seq2seq.config import SearchConfig
-from seq2seq.errors import UserError
+from seq2seq.errors import ModelFolderError, UserError
 from seq2seq.evaluation.metrics import Score
-from seq2seq.model_folder import CARD, PROVENANCE, load_provenance, save_provenance
+from seq2seq.model_folder import (
+    CARD,
+    PROVENANCE,
+    WEIGHTS,
+    find_model,
+    load_provenance,
+    save_provenance,
+)
 from seq2seq.provenance import with_corpora
 from seq2seq.training.datamodule import CorpusDataModule
 
 
+def written_at(model: str | Path) -> int:
+    """When the weights of the model were written, in nanoseconds."""
+    return (find_model(model) / WEIGHTS).stat().st_mtime_ns
+
+
 def put_on_card(
     folder: Path,
+    written: int,
     data: CorpusDataModule,
     search: SearchConfig,
     scores: Mapping[str, Sequence[Score]],
 ) -> None:
-    """Write the scores of the test sets, by name, into the model folder; where that cannot be, say
-    so: they are known already."""
+    """Write the scores of the test sets, by name, into the folder of the model that was `written`
+    at that time; where that cannot be, say so: they are known already."""
     try:
+        if written_at(folder) != written:
+            raise ModelFolderError(f"{folder} was written anew during the test; test it again.")
         tested, terms = data.origins("test")
         for corpus in tested:
             corpus["scores"] = [

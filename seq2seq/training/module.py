@@ -24,7 +24,7 @@ from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
-from seq2seq.training.card import put_on_card
+from seq2seq.training.card import put_on_card, written_at
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
@@ -88,6 +88,7 @@ class TranslationModule(pl.LightningModule):
             recipe, data = self.recipe, self.data
             if self.init_from is not None:
                 saved = load_model(self.init_from, rates=recipe.dropout, attention=recipe.attention)
+                self._written = written_at(self.init_from)
                 if self.trainer.state.fn == "fit":
                     self._refuse_other_architecture(asdict(saved.network.config), self.init_from)
                 self.network = saved.network.train()
@@ -347,7 +348,8 @@ class TranslationModule(pl.LightningModule):
             tested = {"tgt_lang": self.data.tgt_lang, "references": references}
             self._write(f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})])
         if self.init_from is not None and not self.trainer.ckpt_path:
-            rank_zero_only(put_on_card)(Path(self.init_from), self.data, self.search, found)
+            folder = Path(self.init_from)
+            rank_zero_only(put_on_card)(folder, self._written, self.data, self.search, found)
 
     def on_predict_end(self) -> None:
         pairs, best = self.data.texts["predict"], self._gather("predict")
