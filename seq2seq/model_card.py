@@ -184,7 +184,8 @@ def _making(provenance: Provenance) -> Iterator[str]:
         lines.append(f"- The weights {verb} those of `{parent['path']}` ({parent['format']}).")
         lines += [f"  - {_file(file)}" for file in parent["files"]]
     if weights := provenance.get("weights"):
-        lines.append(f"- Weights: {weights['kind']} ({_steps(weights['steps'])}).")
+        steps = f" ({_steps(weights['steps'])})" if weights["steps"] else ""
+        lines.append(f"- Weights: {weights['kind']}{steps}.")
         lines += [f"  - `{path}`" for path in weights.get("files", [])]
     if training := provenance.get("training"):
         time = f", {duration(training['seconds'])}" if "seconds" in training else ""

@@ -88,7 +88,8 @@ class Training(TypedDict):
     hardware: list[Hardware]
     """All that sessions of it ran on."""
     changed: NotRequired[dict[str, list[Any]]]
-    """Settings that earlier sessions had otherwise: their values then."""
+    """Settings, and versions as `software.NAME`, that earlier sessions had otherwise: what they
+    were then."""
 
 
 class Weights(TypedDict):
@@ -97,7 +98,7 @@ class Weights(TypedDict):
     kind: str
     """Such as "mean of the last 5 checkpoints"."""
     steps: list[int]
-    """Of the checkpoints."""
+    """Of the checkpoints; none, where not all are known."""
     files: NotRequired[list[str]]
     """The checkpoints, where they were chosen by hand."""
 

@@ -76,7 +76,7 @@ def _provenance(run: Path, checkpoints: Sequence[Path], output: Path) -> Provena
     steps = [step_of(path) for path in checkpoints]
     known["weights"] = {
         "kind": f"mean of {len(steps)} checkpoint{'s' * (len(steps) > 1)}",
-        "steps": [step for step in steps if step >= 0],
+        "steps": steps if min(steps) >= 0 else [],
         "files": [str(path) for path in checkpoints],
     }
     known.pop("training", None)

@@ -25,7 +25,7 @@ class Record(Callback):
 
     def __init__(self, config: dict[str, Any]) -> None:
         """`config` holds all settings of the fit."""
-        self.config = config
+        self.config, self.software = config, software()
         self._sessions = Training(steps=0, seconds=0.0, hardware=[])
         """Up to the start of this one."""
         self._started = time.monotonic()
@@ -49,7 +49,7 @@ class Record(Callback):
             facts["license"] = self.config["license"]
         if module.init_from is not None:
             facts["parent"] = as_parent(module.init_from)
-        facts["software"] = software()
+        facts["software"] = self.software
         self._facts = with_corpora(facts, *module.data.origins("train", "validation"))
 
     def training(self, steps: int) -> Training:
@@ -83,12 +83,17 @@ class Record(Callback):
         corpus["search"] = asdict(module.search)
         return with_corpora(facts, [corpus], {})
 
+    @property
+    def _decisive(self) -> dict[str, Any]:
+        """What one session may have otherwise than another."""
+        return {**self.config, "software": self.software}
+
     def state_dict(self) -> dict[str, Any]:
-        return {"training": self.training(0), "config": self.config}
+        return {"training": self.training(0), "config": self._decisive}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._sessions = state_dict["training"]
-        now = dict(_flat(self.config))
+        now = dict(_flat(self._decisive))
         for name, then in _flat(state_dict["config"]):
             if then != now.get(name):
                 self._sessions.setdefault("changed", {}).setdefault(name, []).append(then)

@@ -136,18 +136,25 @@ def test_the_commands_on_the_card_make_the_same_weights_again(
         assert sha256(name) == sha256(f"../{name}")
 
 
-def test_time_hardware_and_settings_are_those_of_all_sessions(
+def test_time_hardware_settings_and_software_are_those_of_all_sessions(
     corpus: Path, run: Run, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(record, "software", lambda: {"torch": "2", "commit": "older"})
     assert run("fit", *settings(trainer__max_steps=4, training__lr=0.003)) == 0
     clock.now += 1000
     monkeypatch.setattr("seq2seq.training.hardware.cpu_name", lambda: "another machine")
+    monkeypatch.setattr(record, "software", lambda: {"torch": "2", "commit": "newer"})
     assert run("fit", *settings(trainer__max_steps=8), "--ckpt_path", "last") == 0
     training = load_provenance("run")["training"]
     assert (training["seconds"], training["steps"]) == (8 * 7, 8)
     first, second = training["hardware"]
     assert first["device"] != second["device"] == "another machine"
-    assert training["changed"] == {"training.lr": [0.003], "trainer.max_steps": [4]}
+    assert training["changed"] == {
+        "training.lr": [0.003],
+        "trainer.max_steps": [4],
+        "software.commit": ["older"],
+    }
+    assert load_provenance("run")["software"]["commit"] == "newer"
 
     # What was done after the checkpoint is lost, and its time with it.
     again = ("--ckpt_path", "run/checkpoints/step=4.ckpt", "--run", "run")
@@ -313,10 +320,13 @@ def test_an_average_has_the_facts_of_its_run_but_no_score_and_names_its_checkpoi
     assert not any("scores" in corpus for corpus in mean["data"])
     assert mean["config"] == whole["config"]
     # Of a checkpoint from elsewhere neither data nor settings are known.
-    shutil.copy(chosen[0], "step=4.ckpt")
-    assert main(["average", "run", "--checkpoints", "step=4.ckpt", chosen[1]]) == 0
+    shutil.copy(chosen[0], "other.ckpt")
+    assert main(["average", "run", "--checkpoints", "other.ckpt", chosen[1]]) == 0
     foreign = load_provenance("run/model-averaged")
     assert foreign.keys() == {"commands", "weights", "software", "card"}
+    assert foreign["weights"]["steps"] == []
+    card = Path("run/model-averaged/README.md").read_text()
+    assert "- Weights: mean of 2 checkpoints.\n" in card
 
 
 def test_a_score_of_a_part_of_the_validation_set_is_not_told(corpus: Path, run: Run) -> None:
