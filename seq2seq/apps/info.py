@@ -22,6 +22,8 @@ def run(args: argparse.Namespace) -> None:
     from seq2seq.model_folder import load_card, load_facts
 
     if args.json:
-        print(json.dumps(load_facts(args.model), indent=1, ensure_ascii=False))
+        text = json.dumps(load_facts(args.model), indent=1, ensure_ascii=False) + "\n"
     else:
-        print(load_card(args.model), end="")
+        text = load_card(args.model)
+    # As in the folder: what is no UTF-8, in a path, becomes an escape.
+    print(text.encode("utf-8", "backslashreplace").decode(), end="")

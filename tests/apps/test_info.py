@@ -55,6 +55,17 @@ def test_json_is_one_object_of_what_the_model_is_and_where_it_comes_from(
     }
 
 
+def test_a_path_that_is_no_utf8_is_told_as_an_escape(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known: Provenance = {**FACTS, "terms": {"caf\udce9/SOURCE.md": "free"}}
+    save_model(replace(random_model(), provenance=known), model)
+    for words in ([model, "--json"], [model]):
+        assert r"caf\udce9/SOURCE.md" in shown(capsys, *words)
+    (model / "README.md").unlink()
+    assert r"caf\udce9/SOURCE.md" in shown(capsys, model)
+
+
 def test_of_an_older_folder_what_its_configuration_tells_is_printed(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
