@@ -6,7 +6,7 @@ specification; what the hub refuses (a language with its region, a file as a dat
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,12 @@ def _data(provenance: Provenance, title: str) -> Iterator[str]:
     if data := provenance.get("data"):
         yield title
         yield "\n".join(line for corpus in data for line in _corpus(corpus))
-    for path, text in provenance.get("terms", {}).items():
+    yield from quoted(provenance.get("terms", {}))
+
+
+def quoted(terms: Mapping[str, str]) -> Iterator[str]:
+    """Paragraphs: what each of these files says, word for word."""
+    for path, text in terms.items():
         yield f"`{path}` says:"
         yield "\n".join(f"> {line}".rstrip() for line in text.strip().split("\n"))
 

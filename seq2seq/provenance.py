@@ -124,7 +124,7 @@ class Provenance(TypedDict, total=False):
     """Of the model, as the hub names it."""
     data: list[Corpus]
     terms: dict[str, str]
-    """Path and text of each SOURCE.md beside the data."""
+    """Path and text of each SOURCE.md and FILE.SOURCE.md beside the data."""
     training: Training
     weights: Weights
     parent: Parent

@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("more.en").write_text(text)
     for lang in ("en", "de"):
         Path(f"data/multi30k/test_2016_flickr.{lang}").write_text(text)
+    Path("data/multi30k/SOURCE.md").write_text("**Licence**: CC0\n")
     Path("student.yaml").write_text(blocks("yaml")[0])
     return tmp_path
 
@@ -66,6 +67,8 @@ def test_every_command_runs_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
             for row in read_lines(outputs[-1]):
                 assert len(row.split("\t")) == 4
     assert set(outputs) == {"distilled.tsv", "more.tsv"}
+    card = Path("runs/multi30k-en-de-student/model/README.md").read_text()
+    assert "\n> > **Licence**: CC0\n" in card
     assert len(Path("out.de").read_text().splitlines()) == 6
 
 

@@ -6,7 +6,8 @@ one text file of sources. Rows are source TAB translation TAB line TAB score, a 
 (data.train.path); lines are counted from 0. Of each line comes the reference, which has no score,
 then the --n-best translations of the teacher, best first, each text once. What nobody should learn
 is left out and counted: translations that are empty, as long as the search allows, repeat
-themselves without end, or copy the source.
+themselves without end, or copy the source. FILE.SOURCE.md beside the output has the terms of the
+corpus.
 """
 
 import argparse
@@ -27,13 +28,16 @@ from seq2seq.apps.inspect import corpus_files
 from seq2seq.apps.output_flags import add_output_flags, check_resume, made_with, opened
 from seq2seq.apps.rows import decimal
 from seq2seq.apps.search_flags import add_search_flags, search_config
-from seq2seq.data.corpus import Pair, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import read_lines
+from seq2seq.data.origin import terms_beside, terms_of
 from seq2seq.data.output import Output
 from seq2seq.distillation import Distillation
 from seq2seq.errors import ConfigError
 from seq2seq.interop.targets import languages
+from seq2seq.model_card import quoted
+from seq2seq.reports.files import write
 from seq2seq.text.normalize import clean
 
 LINE_COLUMN = 2
@@ -70,6 +74,7 @@ def run(args: argparse.Namespace) -> None:
     lines = size = 0
     for pair in _pairs(args):
         lines, size = lines + 1, size + len(pair.src.encode())
+    terms = _terms(args)
     translator = load_translator(args, config, size)
     utility = mbr.utility_for(args.closest, args.model) if args.closest else None
     distillation = Distillation(translator, utility)
@@ -77,6 +82,8 @@ def run(args: argparse.Namespace) -> None:
     settings = made_with(args, inputs, SAME_TRANSLATIONS | {"corpus"})
     with opened(args, settings, number_column=LINE_COLUMN) as output:
         _distill(args, distillation, output, lines)
+        if args.output is not None:
+            write("--output", terms_of(args.output), terms)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -104,9 +111,29 @@ def _pairs(args: argparse.Namespace) -> Iterator[Pair]:
     """Of the corpus, with "" where there is no reference."""
     if _only_sources(args.corpus):
         return (Pair(line, "") for line in read_lines(args.corpus[0]))
-    src_lang, tgt_lang = languages(args.model)
-    files = corpus_files("CORPUS", args.corpus)
-    return stream_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang)
+    files, codes = _corpus(args)
+    return stream_pairs(files, **codes)
+
+
+def _corpus(args: argparse.Namespace) -> tuple[CorpusFiles, dict[str, str]]:
+    """One with both sides, and the languages to read it with: the teacher's."""
+    codes = zip(("src_lang", "tgt_lang"), languages(args.model), strict=True)
+    return corpus_files("CORPUS", args.corpus), dict(codes)
+
+
+def _terms(args: argparse.Namespace) -> str:
+    """What the output is made of, and the terms beside the corpus."""
+    found: list[Path] | str = [Path(args.corpus[0])]
+    if not _only_sources(args.corpus):
+        files, codes = _corpus(args)
+        found = sources(files, **codes)
+    corpus, models = (
+        " and ".join(f"`{each}`" for each in part)
+        for part in (args.corpus, [args.model, *args.ensemble])
+    )
+    made = f"What `seq2seq distill` made of {corpus} with {models}."
+    beside = terms_beside([] if isinstance(found, str) else found)
+    return "\n\n".join([made, *quoted(beside)]) + "\n"
 
 
 def _distill(

@@ -9,7 +9,8 @@ from seq2seq.data.store import digest_of
 from seq2seq.provenance import Corpus, File, Role
 
 TERMS = "SOURCE.md"
-"""Beside a corpus: where it is from, its licence, whom to name; `seq2seq fetch` writes one."""
+"""Beside a corpus: where it is from, its licence, whom to name; `seq2seq fetch` writes one. That of
+one file alone is FILE.SOURCE.md; `seq2seq distill` writes one."""
 BY_LINES = (None, read_tsv, read_jsonl)
 """Readers of formats in which every line is a pair, or half of one."""
 
@@ -47,11 +48,16 @@ def origin(
     return facts
 
 
-def terms_beside(corpora: Iterable[Corpus]) -> dict[str, str]:
-    """Path -> text of every SOURCE.md in a folder of these corpora's files."""
-    files = [Path(file["path"]).with_name(TERMS) for each in corpora for file in each["files"]]
+def terms_of(path: Path) -> Path:
+    """Where the terms of this file alone stand."""
+    return path.with_name(f"{path.name}.{TERMS}")
+
+
+def terms_beside(files: Iterable[Path]) -> dict[str, str]:
+    """Path -> text of the terms of each of these files, and of those of their folders."""
+    paths = [terms for path in files for terms in (path.with_name(TERMS), terms_of(path))]
     return {
         str(path): path.read_text(encoding="utf-8", errors="replace")
-        for path in dict.fromkeys(files)
+        for path in dict.fromkeys(paths)
         if path.is_file()
     }

@@ -185,7 +185,7 @@ class CorpusDataModule(pl.LightningDataModule):
                 pairs = self.stores[place] if role == "train" else self.texts[text]
                 facts = origin(role, name, files, len(pairs), self.cache, **self._languages())
                 found.append(facts)
-        return found, terms_beside(found)
+        return found, terms_beside(Path(file["path"]) for each in found for file in each["files"])
 
     @property
     def longest_training_side(self) -> int:

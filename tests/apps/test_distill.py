@@ -105,6 +105,25 @@ def test_it_is_a_corpus_to_train_on() -> None:
     assert [tuple(pair) for pair in pairs] == [row[:2] for row in found]
 
 
+def test_the_terms_of_the_corpus_go_with_it_also_from_hand_to_hand(here: Path) -> None:
+    (here / "data").mkdir()
+    for name in ("train.en", "train.de"):
+        (here / name).rename(here / "data" / name)
+    (here / "data/SOURCE.md").write_text("# words\n\n**Licence**: CC BY 2.0\n")
+    distilled("data/train", "--teacher-only")
+    first = Path("out.tsv.SOURCE.md").read_text()
+    assert first == (
+        "What `seq2seq distill` made of `data/train` with `teacher`.\n\n"
+        "`data/SOURCE.md` says:\n\n> # words\n>\n> **Licence**: CC BY 2.0\n"
+    )
+    assert distill("out.tsv", "--ensemble", "teacher", "--output", "more.tsv") == 0
+    second = Path("more.tsv.SOURCE.md").read_text()
+    assert "made of `out.tsv` with `teacher` and `teacher`.\n\n`out.tsv.SOURCE.md` says:" in second
+    assert "\n> > **Licence**: CC BY 2.0\n" in second
+    assert distill("data/train.en", "--output", "sources.tsv") == 0
+    assert "> **Licence**: CC BY 2.0\n" in Path("sources.tsv.SOURCE.md").read_text()
+
+
 def test_without_references_are_the_rows_with_scores() -> None:
     found = [row for row in distilled("train.en", "train.de") if row[3]]
     assert distilled("train.en", "train.de", "--teacher-only") == found

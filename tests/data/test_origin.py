@@ -119,8 +119,11 @@ def test_the_terms_beside_the_files_are_kept_once_and_whole() -> None:
         Path(name, "b").write_text("y\n")
     Path("one/SOURCE.md").write_text("# one\n\n**Licence**: é\n", encoding="utf-8")
     Path("two/SOURCE.md").write_bytes(b"caf\xe9")
-    corpora = [facts(CorpusFiles(src=f"{n}/a", tgt=f"{n}/b")) for n in ("one", "two", "three")]
-    assert terms_beside([*corpora, *corpora]) == {
+    Path("two/a.SOURCE.md").write_text("# a")
+    Path("two/c.SOURCE.md").write_text("# c")
+    files = [Path(n, name) for n in ("one", "two", "three") for name in ("a", "b")]
+    assert terms_beside([*files, *files]) == {
         "one/SOURCE.md": "# one\n\n**Licence**: é\n",
         "two/SOURCE.md": "caf�",
+        "two/a.SOURCE.md": "# a",
     }
