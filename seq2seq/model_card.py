@@ -63,7 +63,7 @@ def front_matter(card: str) -> dict[str, Any]:
     found = re.match(r"---\n(.*?\n)---\s*\n", card, re.DOTALL)
     try:
         content = yaml.safe_load(found[1]) if found else None
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         content = None
     return content if isinstance(content, dict) else {}
 

@@ -49,7 +49,7 @@ def _provenance(path: Path, name: str, weights: Sequence[Path]) -> Provenance:
     """The files of weights, and the licence that a model card beside them names."""
     files: list[File] = [{"path": str(each), "sha256": sha256_of(each)} for each in weights]
     known: Provenance = {"parent": {"path": str(path), "format": name, "files": files}}
-    card = path / CARD
+    card = (path if path.is_dir() else path.parent) / CARD
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     if isinstance(license := front_matter(text).get("license"), str):
         known["license"] = license
