@@ -42,12 +42,21 @@ def pieces_in(serialized: bytes) -> list[Piece]:
     try:
         found = []
         for number, content in _fields(serialized):
+            if not isinstance(content, bytes):
+                raise ValueError("all fields of a model are messages")
             if number == 1:
-                fields = dict(_fields(content))
-                found.append(Piece(fields[1].decode(), fields[2], fields.get(3, NORMAL)))
+                found.append(_piece(content))
         return found
-    except (AttributeError, LookupError, ValueError, struct.error):
+    except (LookupError, ValueError, struct.error):
         raise ValueError("not a SentencePiece model") from None
+
+
+def _piece(message: bytes) -> Piece:
+    fields = dict(_fields(message))
+    text, score, kind = fields[1], fields.get(2, 0.0), fields.get(3, NORMAL)
+    if (type(text), type(score), type(kind)) != (bytes, float, int):
+        raise ValueError("no piece")
+    return Piece(text.decode(), score, kind)
 
 
 def text_pieces(serialized: bytes) -> dict[str, Piece]:
@@ -126,9 +135,11 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _read_varint(message: bytes, place: int) -> tuple[int, int]:
-    """The number that begins there, and the place behind it."""
+    """The number that begins there, and the place behind it; it has 64 bits."""
     value, shift = 0, 0
     while True:
+        if shift > 63:
+            raise ValueError("no number")
         byte = message[place]
         value |= (byte & 127) << shift
         place, shift = place + 1, shift + 7

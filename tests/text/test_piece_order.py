@@ -80,7 +80,17 @@ def test_a_restricted_model_uses_pieces_of_the_vocabulary_single_characters_and_
     assert restricted(model, set(longer)) == model
 
 
-@pytest.mark.parametrize("broken", [b"\x01", b"\n\x05abc", b"no model", trained(KINDS[0])[:-3]])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"\x01",
+        b"\n\x05abc",
+        b"no model",
+        trained(KINDS[0])[:-3],
+        b"\x20\x05",  # a number where messages are
+        b"\n\x05\n\x01a\x10\x03",  # an integer as a score
+    ],
+)
 def test_bytes_that_are_no_model_are_refused(broken: bytes) -> None:
     with pytest.raises(ValueError, match="not a SentencePiece model"):
         pieces_in(broken)
