@@ -118,7 +118,7 @@ def load_model(
     """Read a model folder; a missing or damaged file is a ModelFolderError that names it."""
     folder = find_model(path)
     description = _read_description(folder / CONFIG)
-    config = _model_config(description["model"], folder / CONFIG)
+    config = model_config(description["model"], folder / CONFIG)
     network = Transformer(config, rates=rates, attention=attention)
     _load_weights(network, folder / WEIGHTS)
     src, tgt = load_subwords(folder)
@@ -200,7 +200,7 @@ def load_facts(path: str | Path) -> dict[str, Any]:
         "src_lang": description["src_lang"],
         "tgt_lang": description["tgt_lang"],
         "parameters": _count_parameters(folder / WEIGHTS),
-        "architecture": dataclasses.asdict(_model_config(description["model"], folder / CONFIG)),
+        "architecture": dataclasses.asdict(model_config(description["model"], folder / CONFIG)),
         **load_provenance(folder),
     }
 
@@ -226,7 +226,7 @@ def _write_facts(folder: Path, provenance: Provenance, card: str) -> None:
 def _rendered(folder: Path, provenance: Provenance) -> str:
     """The card of a model that is there."""
     description = _read_description(folder / CONFIG)
-    config = _model_config(description["model"], folder / CONFIG)
+    config = model_config(description["model"], folder / CONFIG)
     languages = description["src_lang"], description["tgt_lang"]
     return model_card(config, _count_parameters(folder / WEIGHTS), languages, provenance)
 
@@ -259,7 +259,9 @@ def _read_description(path: Path) -> dict[str, Any]:
     return dict(description)
 
 
-def _model_config(fields: dict[str, Any], path: Path) -> ModelConfig:
+def model_config(fields: Any, path: Path) -> ModelConfig:
+    """Of settings by their names, with the sizes of both vocabularies; ModelFolderError says what
+    is wrong in `path`, which they are from."""
     types = get_type_hints(ModelConfig)
     known = types.keys()
     if not isinstance(fields, dict) or not fields.keys() <= known:

@@ -49,7 +49,7 @@ def read_binary(path: Path) -> Binary:
         fields.finish()
         variables = _dequantised(variables)
         variables |= {alias: variables[original] for alias, original in aliases.items()}
-    except (struct.error, ValueError, LookupError) as error:
+    except (struct.error, ValueError, LookupError, RuntimeError) as error:
         raise ModelFolderError(f"{path} is damaged: {error}.") from None
     return Binary(name, revision, variables)
 
@@ -61,8 +61,10 @@ def _dequantised(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if value.dim() and value.dtype in (torch.int8, torch.int16):
             scale = found.pop(f"{name}_scale")  # (rows,) or ()
             found[name] = value.float() / scale.float().view(-1, *[1] * (value.dim() - 1))
-        elif value.dim() and value.is_floating_point() and name in found:
+        elif value.dim() and name in found:
             found[name] = value.float()
+        elif not value.isfinite().all():
+            raise ValueError(f"{name} is {value.item()}")
     return found
 
 

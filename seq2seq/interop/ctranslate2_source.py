@@ -1,6 +1,5 @@
 """Read a CTranslate2 folder: an export of ours, or what one of its converters wrote."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,9 @@ from seq2seq.interop.ctranslate2_binary import read_binary
 from seq2seq.interop.ctranslate2_names import parts, their_parameter
 from seq2seq.interop.ctranslate2_specification import READ, SIDES, Specification, obstacles
 from seq2seq.interop.exported import Exported
-from seq2seq.interop.files import read_bytes, read_json, read_lines
+from seq2seq.interop.files import read_any_json, read_bytes, read_json, read_lines
 from seq2seq.interop.refusal import refuse
-from seq2seq.interop.renamed import (
-    config_of,
-    network_of,
-    position_settings,
-    tie,
-)
+from seq2seq.interop.renamed import network_of, position_settings, tie
 from seq2seq.interop.vocabulary import (
     SpecialIds,
     Vocabulary,
@@ -28,7 +22,7 @@ from seq2seq.interop.vocabulary import (
     sentencepiece_files,
     vocabulary,
 )
-from seq2seq.model_folder import EXPORTED, SavedModel
+from seq2seq.model_folder import EXPORTED, SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
 
 PADDING = ("<pad>", "<blank>")
@@ -91,10 +85,7 @@ def _tokens(folder: Path, name: str) -> list[str] | None:
     if not path.is_file():
         older = path.with_suffix(".txt")
         return read_lines(older) if older.is_file() else None
-    try:
-        tokens = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
+    tokens = read_any_json(path)
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise ModelFolderError(f"{path} is damaged: not a list of tokens.")
     return tokens
@@ -111,8 +102,8 @@ def _vocabulary(
     """start: what the decoder reads first; None for zeros, and where nothing is decoded."""
     unk, bos, eos = (str(config.get(f"{name}_token")) for name in ("unk", "bos", "eos"))
     ids = {token: i for i, token in enumerate(tokens)}
-    for token in filter(None, (unk, eos, start)):
-        if token not in ids:
+    for token in (unk, eos, start):
+        if token is not None and token not in ids:
             raise ModelFolderError(f"{folder}: the vocabulary lacks {token}.")
     if len(tokens) != len(table):
         raise ModelFolderError(
@@ -150,8 +141,7 @@ def _network(
         variables["decoder/projection/bias"] = tgt.masked(zeros if bias is None else bias)
     inner = spec.variables.get("encoder/layer_0/ffn/linear_0/weight", torch.empty(0, 0))
     starts_with_pad = spec.starts_from_zero or config["decoder_start_token"] in PADDING
-    ours = config_of(
-        folder,
+    ours = model_config(
         {
             "src_vocab_size": len(src.pieces),
             "tgt_vocab_size": len(tgt.pieces),
@@ -170,13 +160,15 @@ def _network(
             "scale_embeddings": spec.scale("encoder") != 1,
             "start_token": "pad" if starts_with_pad else "bos",
         },
+        folder,
     )
     weights: dict[str, Tensor] = {}
     for part, modules in parts(ours).items():
         for name in ("weight", "bias"):
             stored = variables.get(f"{part}/{their_parameter(part, name)}")
-            if stored is None and name == "bias" and ours.bias and "/layer_" in part:
-                stored = variables[f"{part}/weight"][:, 0] * 0
+            matrix = variables.get(f"{part}/weight")
+            if stored is None and matrix is not None and ours.bias and "/layer_" in part:
+                stored = matrix.new_zeros(len(matrix))
             if stored is not None:
                 pieces = stored.chunk(len(modules))
                 weights |= {f"{m}.{name}": each for m, each in zip(modules, pieces, strict=False)}

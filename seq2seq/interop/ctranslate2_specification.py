@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq.interop.ctranslate2_binary import Binary
 from seq2seq.interop.ctranslate2_names import ACTIVATIONS, PARTS
-from seq2seq.interop.renamed import tensor2tensor_sinusoids
+from seq2seq.interop.renamed import depth, tensor2tensor_sinusoids
 
 REVISIONS = (5, 6, 7)
 """Of `TransformerSpec`, with these names."""
@@ -60,13 +60,13 @@ class Specification:
         self.variables = variables
 
     def number(self, name: str, default: float = 0) -> float:
-        """A single one."""
-        return float(self.variables.get(name, torch.tensor(default)))
+        """A single one; `obstacles` refuses an array in its place."""
+        stored = self.variables.get(name)
+        return default if stored is None or stored.dim() else float(stored)
 
     def depth(self, side: str) -> int:
         """Layers."""
-        names = (re.match(rf"{side}/layer_(\d+)/", name) for name in self.variables)
-        return max((int(found[1]) + 1 for found in names if found), default=0)
+        return depth(self.variables, side)
 
     def embedding(self, side: str) -> Tensor:
         """(V, D)"""
@@ -76,10 +76,11 @@ class Specification:
     def scale(self, side: str) -> float:
         """What multiplies embeddings: stored as a number, or as whether it is the usual one."""
         usual = math.sqrt(self.embedding(side).shape[1])
-        stored = self.variables.get(f"{side}/scale_embeddings", torch.tensor(1, dtype=torch.int8))
-        if stored.dtype == torch.int8:
-            return usual if stored else 1.0
-        return usual if math.isclose(stored, usual, rel_tol=1e-6) else float(stored)
+        stored = self.variables.get(f"{side}/scale_embeddings")
+        number = self.number(f"{side}/scale_embeddings", 1)
+        if stored is None or stored.dtype == torch.int8:
+            return usual if number else 1.0
+        return usual if math.isclose(number, usual, rel_tol=1e-6) else number
 
     def positions(self, side: str) -> Tensor:
         """(N, D)"""
@@ -102,7 +103,7 @@ class Specification:
         """Its name, and whether it has a gate."""
         gate = f"{side}/layer_0/ffn/linear_0_noact/weight" in self.variables
         kind = int(self.number(f"{side}/activation"))
-        return (KINDS[kind] if kind < len(KINDS) else str(kind)) + (GATED if gate else "")
+        return (KINDS[kind] if 0 <= kind < len(KINDS) else str(kind)) + (GATED if gate else "")
 
     @property
     def starts_from_zero(self) -> bool:

@@ -4,7 +4,6 @@ Settings are `args`, an argparse.Namespace, or in newer files `cfg`, dictionarie
 the task, which may be such Namespaces, too. Sizes are those of the weights.
 """
 
-import re
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,9 +14,15 @@ from torch import Tensor
 
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop import bart
-from seq2seq.interop.files import read_bytes, read_checkpoint, read_lines
+from seq2seq.interop.files import read_bytes, read_checkpoint, read_lines, weights_in
 from seq2seq.interop.refusal import refuse
-from seq2seq.interop.renamed import config_of, network_of, tensor2tensor_sinusoids, tie
+from seq2seq.interop.renamed import (
+    check_matrices,
+    depth,
+    network_of,
+    tensor2tensor_sinusoids,
+    tie,
+)
 from seq2seq.interop.vocabulary import (
     SpecialIds,
     Vocabulary,
@@ -25,7 +30,7 @@ from seq2seq.interop.vocabulary import (
     sentencepiece_files,
     vocabulary,
 )
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_folder import SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
 
 Settings = Mapping[str, Any]
@@ -74,6 +79,8 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 PAD, EOS, UNK = map(SPECIAL.index, ("<pad>", "</s>", "<unk>"))
 FIRST = PAD + 1
 """Position of the first token."""
+LONGEST = 16_384
+"""Rows of a table of sinusoids, however many positions the settings allow."""
 
 
 def their_name(name: str) -> str:
@@ -102,6 +109,8 @@ def read(path: Path) -> SavedModel:
     (path,) = weight_files(path)
     state = read_checkpoint(path, [Namespace])
     settings = _settings(state)
+    if odd := [name for name, value in settings.items() if isinstance(value, Tensor)]:
+        raise ModelFolderError(f"{path} is damaged: its setting {odd[0]} is a tensor.")
     refuse(f"{path} cannot be represented", list(obstacles(settings)), ModelFolderError)
     if missing := [name for name in NEEDED if settings.get(name) is None]:
         raise ModelFolderError(f"{path} is damaged: its settings lack {missing[0]}.")
@@ -168,10 +177,7 @@ def _plain(settings: object) -> dict[str, Any]:
 
 def _weights(path: Path, state: Mapping[str, Any], settings: Settings) -> dict[str, Tensor]:
     """In fp32; older checkpoints do not repeat a shared output projection."""
-    weights = state.get("model")
-    if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
-        raise ModelFolderError(f"{path} is damaged: it has no weights as its model.")
-    weights = {name: tensor.float() for name, tensor in weights.items()}
+    weights = weights_in(path, state.get("model"), "its model")
     shares = settings.get("share_decoder_input_output_embed") or settings.get(
         "share_all_embeddings"
     )
@@ -179,8 +185,7 @@ def _weights(path: Path, state: Mapping[str, Any], settings: Settings) -> dict[s
     if OUT not in weights and other in weights:
         weights[OUT] = weights[other]
         weights.pop("decoder.embed_out", None)
-    if missing := [name for name in (SRC, TGT, OUT) if name not in weights]:
-        raise ModelFolderError(f"{path} is damaged: it lacks {missing[0]}.")
+    check_matrices(path, weights, (SRC, TGT, OUT))
     return weights
 
 
@@ -226,17 +231,16 @@ def _network(
     weights[their_name("output.bias")] = output_bias
     positions = _positions(path, settings, weights)
     weights |= dict(zip(POSITIONS, positions, strict=True))
-    inner = weights.get(their_name("encoder.0.feed_forward.inner.weight"), torch.empty(0, 0))
-    config = config_of(
-        path,
+    inner = weights.get(their_name("encoder.0.feed_forward.inner.bias"), torch.empty(0))
+    config = model_config(
         {
             "src_vocab_size": len(src.pieces),
             "tgt_vocab_size": len(tgt.pieces),
             "d_model": weights[SRC].shape[1],
             "heads": settings["encoder_attention_heads"],
-            "ff_dim": len(inner),
-            "encoder_layers": _depth(weights, "encoder"),
-            "decoder_layers": _depth(weights, "decoder"),
+            "ff_dim": inner.numel(),
+            "encoder_layers": depth(weights, "encoder"),
+            "decoder_layers": depth(weights, "decoder"),
             "norm": "pre" if settings["encoder_normalize_before"] else "post",
             "activation": ACTIVATIONS[settings.get("activation_fn", "relu")],
             "positions": "learned",
@@ -245,25 +249,20 @@ def _network(
             "output_bias": True,
             "scale_embeddings": not settings.get("no_scale_embedding"),
         },
+        path,
     )
     return network_of(path, config, weights, their_name, NO_WEIGHTS)
 
 
 def _positions(path: Path, settings: Settings, weights: Mapping[str, Tensor]) -> list[Tensor]:
     """Two tables (N, D): learned ones up to the end of the shorter one, or its sinusoids, which are
-    not ours, up to the end of the longer side."""
+    not ours, up to the end of the longer side, or `LONGEST`."""
     if settings.get("encoder_learned_pos"):
-        if missing := [name for name in POSITIONS if name not in weights]:
-            raise ModelFolderError(f"{path} is damaged: it lacks {missing[0]}.")
+        check_matrices(path, weights, POSITIONS)
         tables = [weights[name][FIRST:] for name in POSITIONS]
         return [table[: min(map(len, tables))] for table in tables]
     ends = [settings.get(f"max_{side}_positions") or 1024 for side in SIDES]
-    if odd := [end for end in ends if not isinstance(end, int)]:
+    if odd := [end for end in ends if type(end) is not int or end < 1]:
         raise ModelFolderError(f"{path} is damaged: {odd[0]} is no number of positions.")
-    return [tensor2tensor_sinusoids(FIRST, max(ends), weights[SRC].shape[1])] * 2
-
-
-def _depth(weights: Mapping[str, Tensor], stack: str) -> int:
-    """Layers."""
-    found = (re.match(rf"{stack}\.layers\.(\d+)\.", name) for name in weights)
-    return max((int(each[1]) + 1 for each in found if each), default=0)
+    length = min(max(ends), LONGEST)
+    return [tensor2tensor_sinusoids(FIRST, length, weights[SRC].shape[1])] * 2

@@ -7,6 +7,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seq2seq.errors import ModelFolderError
 
@@ -19,14 +20,21 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:  # a name with a zero byte, from a file
+        raise ModelFolderError(f"{str(path)!r} cannot be read: {error}.") from None
+
+
+def read_text(path: Path) -> str:
+    """All of it, in UTF-8."""
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{path} is damaged: {error}.") from None
 
 
 def read_lines(path: Path) -> list[str]:
     """Split at line feeds only; the last one ends a line."""
-    try:
-        lines = read_bytes(path).decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
+    lines = read_text(path).split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
@@ -34,13 +42,18 @@ def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, An
     """An object; the default if there is one and no file."""
     if default is not None and not path.exists():
         return default
-    try:
-        value = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
+    value = read_any_json(path)
     if not isinstance(value, dict):
         raise ModelFolderError(f"{path} is damaged: not an object.")
     return value
+
+
+def read_any_json(path: Path) -> Any:
+    """Whatever it holds."""
+    try:
+        return json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{path} is damaged: {error}.") from None
 
 
 def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:
@@ -57,3 +70,21 @@ def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ModelFolderError(f"{path} is damaged: it holds no dictionary.")
     return value
+
+
+def weights_in(path: Path, value: object, what: str) -> dict[str, Tensor]:
+    """Tensors by their names, in fp32; ModelFolderError if `value`, which is what `path` has, is
+    anything else, and where a tensor claims more numbers than there are."""
+    if not isinstance(value, dict):
+        raise ModelFolderError(f"{path} is damaged: {what} is no dictionary of weights.")
+    if odd := [name for name, weight in value.items() if not _is_weight(name, weight)]:
+        raise ModelFolderError(f"{path} is damaged: {odd[0]} in {what} is no array of numbers.")
+    return {name: tensor.float() for name, tensor in value.items()}
+
+
+def _is_weight(name: object, value: object) -> bool:
+    if not isinstance(name, str) or not isinstance(value, Tensor) or value.is_nested:
+        return False
+    if value.layout != torch.strided or value.is_quantized or value.is_meta:
+        return False
+    return value.numel() * value.itemsize <= value.untyped_storage().nbytes()

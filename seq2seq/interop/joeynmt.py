@@ -13,12 +13,12 @@ import yaml
 from torch import Tensor
 
 from seq2seq.errors import ModelFolderError
-from seq2seq.interop.files import read_bytes, read_checkpoint
+from seq2seq.interop.files import read_bytes, read_checkpoint, read_text, weights_in
 from seq2seq.interop.joeynmt_names import ACTIVATIONS, alternating, their_name, with_features
 from seq2seq.interop.refusal import refuse
-from seq2seq.interop.renamed import config_of, network_of, tie
+from seq2seq.interop.renamed import check_matrices, network_of, tie
 from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_folder import SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.piece_order import restricted
 from seq2seq.text.subwords import Subwords
@@ -111,6 +111,9 @@ def obstacles(config: Config) -> Iterator[str]:
             if found.get(name, usual) != usual:
                 yield f"data.{side}.{name}={found[name]}: expected {usual}."
     special = _special(config)
+    for name in (f"{each}_token" for each in ORDER):
+        if not isinstance(special[name], str):
+            yield f"data.special_symbols.{name}={special[name]}: expected a token."
     for name in ("sep_token", "lang_tags"):
         if special[name]:
             yield f"data.special_symbols.{name}={special[name]}: ours has no prompts."
@@ -144,7 +147,7 @@ def _part(config: Config, *names: str) -> dict[str, Any]:
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(read_bytes(path))
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ModelFolderError(f"{path} is damaged: {' '.join(str(error).split())}.") from None
     if not isinstance(config, dict):
         raise ModelFolderError(f"{path} is damaged: no settings.")
@@ -162,12 +165,9 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    weights = read_checkpoint(path).get("model_state")
-    if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
-        raise ModelFolderError(f"{path} is damaged: it has no weights as its model_state.")
-    if missing := [name for name in (SRC, TGT, OUT) if name not in weights]:
-        raise ModelFolderError(f"{path} is damaged: it lacks {missing[0]}.")
-    return {name: tensor.float() for name, tensor in weights.items()}
+    weights = weights_in(path, read_checkpoint(path).get("model_state"), "its model_state")
+    check_matrices(path, weights, (SRC, TGT, OUT))
+    return weights
 
 
 def _vocabularies(
@@ -200,10 +200,7 @@ def _entries(folder: Path, config: Config, side: str) -> list[str]:
     named = Path(str(_part(config, "data", side).get("voc_file", "")))
     paths = [folder / f"{side}_vocab.txt", folder / named.name]
     path = next(filter(Path.is_file, paths), paths[0])
-    try:
-        lines = read_bytes(path).decode("utf-8").splitlines()  # at U+2028, too, as JoeyNMT does
-    except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
+    lines = read_text(path).splitlines()  # at U+2028, too, as JoeyNMT does
     special = _special(config)
     return list(dict.fromkeys([*(special[f"{each}_token"] for each in ORDER), *lines]))
 
@@ -227,8 +224,7 @@ def _network(
     if tgt.added:
         weights[their_name("output.bias")] = tgt.masked(weights[OUT].new_zeros(max(tgt.rows) + 1))
     encoder, decoder = (_stack(config, stack) for stack in STACKS)
-    ours = config_of(
-        folder / "config.yaml",
+    ours = model_config(
         {
             "src_vocab_size": len(src.pieces),
             "tgt_vocab_size": len(tgt.pieces),
@@ -243,6 +239,7 @@ def _network(
             "output_bias": bool(tgt.added),
             "scale_embeddings": _scaled(config, "encoder"),
         },
+        folder / "config.yaml",
     )
     network = network_of(folder, ours, weights, their_name, SINUSOIDS)
     order = alternating(ours.d_model).argsort()

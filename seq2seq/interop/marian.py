@@ -16,10 +16,10 @@ from torch import Tensor
 from seq2seq.config import ModelConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
-from seq2seq.interop.files import read_bytes, read_checkpoint, read_json
-from seq2seq.interop.renamed import config_of, network_of, position_settings, tie
+from seq2seq.interop.files import read_bytes, read_checkpoint, read_json, weights_in
+from seq2seq.interop.renamed import check_matrices, network_of, position_settings, tie
 from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_folder import SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
 
 NORMS = {"marian": "post", "pegasus": "pre"}
@@ -53,7 +53,7 @@ def read(folder: Path) -> SavedModel:
     """The model in a folder that `save_pretrained` of a Marian or Pegasus wrote."""
     theirs = _read_description(folder)
     tokenizer = read_json(folder / "tokenizer_config.json", default={})
-    weights = _embeddings_apart(_read_weights(weight_files(folder)), theirs)
+    weights = _embeddings_apart(folder, _read_weights(weight_files(folder)), theirs)
     sides = _vocabularies(folder, theirs, weights, bool(tokenizer.get("separate_vocabs")))
     src, tgt = (
         side.subwords(read_bytes(folder / name))
@@ -70,7 +70,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
     generation = read_json(folder / "generation_config.json", default={})
     if "decoder_start_token_id" in generation:
         theirs["decoder_start_token_id"] = generation["decoder_start_token_id"]
-    if theirs.get("model_type") not in NORMS:
+    if theirs.get("model_type") not in [*NORMS]:
         raise ModelFolderError(
             f"{path}: model_type={theirs.get('model_type')} cannot be read; expected "
             f"{' or '.join(NORMS)}."
@@ -86,7 +86,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
                 f"{path}: encoder_{name}={encoder} and decoder_{name}={decoder} differ; only "
                 f"models where they are equal can be read."
             )
-    if theirs["activation_function"] not in ACTIVATIONS_READ:
+    if theirs["activation_function"] not in [*ACTIVATIONS_READ]:
         raise ModelFolderError(
             f"{path}: activation_function={theirs['activation_function']} cannot be read; "
             f"expected one of {', '.join(ACTIVATIONS_READ)}."
@@ -120,12 +120,12 @@ def _read_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
             weights |= load_file(path)
         except (SafetensorError, OSError) as error:
             raise ModelFolderError(f"{path} cannot be read: {error}") from None
-    if odd := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
-        raise ModelFolderError(f"{paths[0].parent}: {odd[0]} is no tensor.")
-    return {name: tensor.float() for name, tensor in weights.items()}
+    return weights_in(paths[0], weights, "what it holds")
 
 
-def _embeddings_apart(weights: dict[str, Tensor], theirs: dict[str, Any]) -> dict[str, Tensor]:
+def _embeddings_apart(
+    folder: Path, weights: dict[str, Tensor], theirs: dict[str, Any]
+) -> dict[str, Tensor]:
     """With each of the three matrices under its own name; tied ones may stand there once."""
     tied = theirs.get("tie_word_embeddings", True)
     if tied and theirs.get("share_encoder_decoder_embeddings", True):
@@ -135,8 +135,9 @@ def _embeddings_apart(weights: dict[str, Tensor], theirs: dict[str, Any]) -> dic
         one = weights.get(TGT)
         names = [OUT] if tied else []
     found = weights if one is None else weights | dict.fromkeys(names, one)
+    check_matrices(folder, found, [SRC, TGT, OUT, *(n for n in POSITIONS if n in found)])
     if OUTPUT_BIAS in found:
-        found[OUTPUT_BIAS] = found[OUTPUT_BIAS].view(-1)
+        found[OUTPUT_BIAS] = found[OUTPUT_BIAS].reshape(-1)
     # In a folder of ours the smaller vocabulary is filled up to the size of the other one.
     for name in (SRC, TGT, OUT, OUTPUT_BIAS):
         if name in found:
@@ -158,9 +159,13 @@ def _vocabularies(
     found = []
     for file, name, texts in zip(files, (SRC, TGT), learned, strict=True):
         ids = read_json(folder / file)
-        rows = len(weights[name]) if name in weights else 0
+        rows = len(weights[name])
         if "<unk>" not in ids:
             raise ModelFolderError(f"{folder / file} is damaged: it lacks <unk>.")
+        if odd := [piece for piece, i in ids.items() if type(i) is not int]:
+            raise ModelFolderError(f"{folder / file} is damaged: {odd[0]!r} has no number.")
+        if len({*ids.values()}) < len(ids):
+            raise ModelFolderError(f"{folder / file} is damaged: two pieces have one id.")
         if beyond := [piece for piece, i in ids.items() if not 0 <= i < rows]:
             raise ModelFolderError(
                 f"{folder / file}: {beyond[0]!r} has the id {ids[beyond[0]]}, but the embeddings "
@@ -187,11 +192,9 @@ def _network(
 ) -> Transformer:
     """Ours with their weights, rows in our order."""
     tables = {SRC: src, TGT: tgt, OUT: tgt}
-    if missing := sorted(tables.keys() - weights.keys()):
-        raise ModelFolderError(f"{folder}: the weights lack {missing[0]}.")
     weights = weights | {name: side.rows_of(weights[name]) for name, side in tables.items()}
     weights[OUTPUT_BIAS] = tgt.masked(weights.get(OUTPUT_BIAS, torch.zeros(max(tgt.rows) + 1)))
-    config = config_of(folder / "config.json", _settings(theirs, weights))
+    config = model_config(_settings(theirs, weights), folder / "config.json")
     ignored = {SHARED, OUTPUT_BIAS, *POSITIONS}
     if not config.bias:
         ignored |= {name for name in weights if name.endswith(BIASES)}

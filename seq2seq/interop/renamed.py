@@ -1,7 +1,9 @@
 """Our network with the weights of another toolkit, where only the names differ."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
-from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.errors import ModelFolderError
 from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
 
@@ -51,12 +53,22 @@ def tensor2tensor_sinusoids(first: int, length: int, d_model: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-def config_of(path: Path, settings: Mapping[str, Any]) -> ModelConfig:
-    """With these settings, or a ModelFolderError that tells what cannot be."""
-    try:
-        return ModelConfig(**settings)
-    except (ConfigError, TypeError) as error:
-        raise ModelFolderError(f"{path} cannot be read: {error}") from None
+def depth(names: Iterable[str], stack: str) -> int:
+    """Layers of the encoder or the decoder, by names such as "encoder.layers.0.fc1.weight": as
+    many as there are numbers, however high."""
+    found = (re.match(rf"{stack}\W(?:layers\.|layer_)(\d+)\W", name) for name in names)
+    return len({each[1] for each in found if each})
+
+
+def check_matrices(path: Path, weights: Mapping[str, Tensor], names: Iterable[str]) -> None:
+    """ModelFolderError names one of these weights that is missing or no matrix."""
+    for name in names:
+        if name not in weights:
+            raise ModelFolderError(f"{path} is damaged: it lacks {name}.")
+        if weights[name].dim() != 2:
+            raise ModelFolderError(
+                f"{path} is damaged: {name} is {tuple(weights[name].shape)}, expected a matrix."
+            )
 
 
 def network_of(
@@ -68,20 +80,34 @@ def network_of(
 ) -> Transformer:
     """weights: in our order, under the names that their_name gives to ours. ModelFolderError names
     one that is missing, of another shape or, if it is not among `ignored`, extra."""
+    for name, shape in _shapes(path, config, len(weights)).items():
+        tensor = weights.get(their_name(name))
+        if tensor is None or tensor.shape != shape:
+            what = "is missing" if tensor is None else f"is {tuple(tensor.shape)}"
+            raise ModelFolderError(
+                f"{path}: the weights do not fit the settings: {their_name(name)} {what}, "
+                f"expected {tuple(shape)}."
+            )
     found = Transformer(config).eval()
     with torch.no_grad():
         for name, parameter in found.named_parameters():
-            tensor = weights.get(their_name(name))
-            if tensor is None or tensor.shape != parameter.shape:
-                what = "is missing" if tensor is None else f"is {tuple(tensor.shape)}"
-                raise ModelFolderError(
-                    f"{path}: the weights do not fit the settings: {their_name(name)} {what}, "
-                    f"expected {tuple(parameter.shape)}."
-                )
-            parameter.copy_(tensor)
+            parameter.copy_(weights[their_name(name)])
     read = {their_name(name) for name, _ in found.named_parameters(remove_duplicate=False)}
     if left := weights.keys() - read - set(ignored):
         raise ModelFolderError(
             f"{path}: the weights do not fit the settings: {min(left)} is extra."
         )
     return found
+
+
+def _shapes(path: Path, config: ModelConfig, weights: int) -> dict[str, torch.Size]:
+    """Of all parameters by our names; of layers, which each have some, one more than there are
+    weights is enough. Settings of any size take no memory."""
+    stacks = {name: getattr(config, name) for name in ("encoder_layers", "decoder_layers")}
+    enough = {name: min(layers, weights + 1) for name, layers in stacks.items()}
+    try:
+        with torch.device("meta"):
+            network = Transformer(replace(config, **enough))
+    except (OverflowError, RuntimeError, TypeError):  # torch has one for each kind of overflow
+        raise ModelFolderError(f"{path} is damaged: no network is so large.") from None
+    return {name: parameter.shape for name, parameter in network.named_parameters()}

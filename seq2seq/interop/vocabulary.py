@@ -1,5 +1,6 @@
 """From the ids of another toolkit to ours, where pad, unk, bos and eos are the first four."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,15 @@ class Vocabulary:
     """By our ids: of an entry that is only ours, the row that it copies; -1 for zeros."""
     added: list[int]
     """Our ids that are only ours: no translation may hold them."""
+    size: int
+    """V theirs."""
 
     def rows_of(self, table: Tensor) -> Tensor:
-        """table (V theirs, ...) -> (V ours, ...)."""
+        """table (V theirs, ...) -> (V ours, ...); ModelFolderError if it has other rows."""
+        if table.shape[:1] != (self.size,):
+            raise ModelFolderError(
+                f"weights of shape {tuple(table.shape)} do not fit a vocabulary of {self.size}."
+            )
         zeros = table.new_zeros(1, *table.shape[1:])
         return torch.cat([table, zeros])[torch.tensor(self.rows)]
 
@@ -68,6 +75,11 @@ def vocabulary(
     A special piece of ours that is none there is an entry that no text becomes.
     """
     first = [special.pad, special.unk, special.bos, special.eos]
+    for special_id in filter(lambda each: each is not None, [*first, special.start]):
+        if type(special_id) is not int or special_id not in entries:
+            raise ModelFolderError(
+                f"the vocabulary has no id {special_id}, which is a special one."
+            )
     others = [i for i in sorted(entries) if i not in first]
     named = {
         i: f"<no piece {i}>" if entries[i] in SPECIAL else as_piece(entries[i]) for i in others
@@ -75,8 +87,8 @@ def vocabulary(
     known = {*SPECIAL, *named.values()}
     lacking = [text for text in dict.fromkeys(texts) if text not in known]
     pieces = [*SPECIAL, *named.values(), *lacking]
-    if len(set(pieces)) < len(pieces):
-        twice = next(piece for piece in pieces if pieces.count(piece) > 1)
+    twice, times = Counter(pieces).most_common(1)[0]
+    if times > 1:
         raise ModelFolderError(f"the vocabulary has {twice!r} twice; each piece may have one id.")
     pad = -1 if special.pad is None else special.pad
     start = pad if special.start is None else special.start
@@ -84,15 +96,17 @@ def vocabulary(
     rows = [pad, special.unk, bos, special.eos, *others, *[special.unk] * len(lacking)]
     added = [PAD_ID] if special.pad is None else []
     added += [BOS_ID] if special.bos is None else []
-    return Vocabulary(pieces, rows, [*added, *range(len(others) + 4, len(pieces))])
+    added += range(len(others) + 4, len(pieces))
+    return Vocabulary(pieces, rows, added, len(entries))
 
 
 def pieces_of(serialized: bytes, path: Path) -> list[str]:
     """What text can become with this SentencePiece model; path: where it is from."""
     try:
+        Subwords(serialized)
         return list(text_pieces(serialized))
-    except ValueError as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
+    except (ValueError, RuntimeError):
+        raise ModelFolderError(f"{path} is damaged: not a SentencePiece model.") from None
 
 
 def sentencepiece_files(folder: Path) -> tuple[Path, Path]:

@@ -234,6 +234,7 @@ VALUES = {
     "half": torch.tensor([0.1, -2.5], dtype=torch.float16),
     "brain": torch.tensor([0.1, 2.0**127], dtype=torch.bfloat16),
     "number": torch.tensor(-7, dtype=torch.int16),
+    "places": torch.tensor([3, -1], dtype=torch.int32),
     "flag": 1,
 }
 READ = {
@@ -242,6 +243,7 @@ READ = {
     "half": torch.tensor([0.0999755859375, -2.5]),
     "brain": torch.tensor([0.10009765625, 2.0**127]),
     "number": torch.tensor(-7),
+    "places": torch.tensor([3.0, -1.0]),
     "flag": torch.tensor(1),
 }
 
@@ -270,9 +272,14 @@ def test_a_damaged_binary_is_named_wherever_it_ends(tmp_path: Path) -> None:
     path.write_bytes(struct.pack("<I", 4) + whole[4:])
     with pytest.raises(ModelFolderError, match=r"binary version 4; this seq2seq reads 6"):
         read_binary(path)
-    write_binary(path, {"a/weight": VALUES["a/weight"]})
-    with pytest.raises(ModelFolderError, match=r"damaged: .*a/weight_scale"):
-        read_binary(path)
+    for changed, said in (
+        ({"a/weight": VALUES["a/weight"]}, "a/weight_scale"),
+        (VALUES | {"a/weight_scale": torch.ones(3)}, r"size of tensor"),
+        (VALUES | {"number": torch.tensor(float("nan"))}, "number is nan"),
+    ):
+        write_binary(path, changed)
+        with pytest.raises(ModelFolderError, match=f"damaged: .*{said}"):
+            read_binary(path)
 
 
 def write_tiny(folder: Path, **settings: Any) -> tuple[SavedModel, dict[str, Any]]:
@@ -330,6 +337,8 @@ ODD: dict[str, Any] = {
     "decoder/alibi": 1,
     "encoder/num_heads": 3,
     "decoder/activation": 1,
+    "encoder/activation": -7,
+    "decoder/pre_norm": torch.ones(3),
     "encoder/scale_embeddings": torch.tensor(2.0),
     "decoder/layer_0/ffn/linear_1/bias": torch.ones(3, 4),
 }
@@ -356,6 +365,8 @@ def test_everything_that_ours_cannot_be_is_said_at_once(tmp_path: Path) -> None:
         "decoder/alibi=1: expected 0.",
         "heads: 3 of the encoder and 2 of the decoder must be equal.",
         "decoder/activation=GELUTanh: expected RELU or GELU or SWISH or SWISH with a gate.",
+        "encoder/activation=-7: expected RELU or GELU or SWISH or SWISH with a gate.",
+        "decoder/pre_norm: ours has none.",
         "encoder/scale_embeddings=2: expected 1 or 3.4641.",
         "decoder/layer/ffn/layer_norm is RMSNorm: expected LayerNorm.",
         "encoder: pre-norm and no last LayerNorm: expected the other.",
@@ -416,6 +427,7 @@ def test_a_vocabulary_that_does_not_fit_is_named(tmp_path: Path) -> None:
     tokens = json.loads(path.read_text())
     for changed, said in (
         ([*tokens, "more"], "31 tokens, but the embeddings have 30 rows"),
+        (["" if token == "<unk>" else token for token in tokens], "the vocabulary lacks <unk>"),
         (["odd" if token == "</s>" else token for token in tokens], "the vocabulary lacks </s>"),
         ([tokens[4] if token == tokens[5] else token for token in tokens], "twice"),
         ([1, 2], "not a list of tokens"),

@@ -278,6 +278,11 @@ def test_learned_positions_end_with_the_shorter_table(tmp_path: Path) -> None:
     assert_alike(saved, tmp_path, theirs.log_probs)
 
 
+def test_a_table_of_sinusoids_is_no_longer_than_anybody_needs(tmp_path: Path) -> None:
+    write_fairseq(tmp_path, max_target_positions=10**12)
+    assert read(tmp_path).network.max_length == 16_384
+
+
 def test_newer_settings_are_read_from_dictionaries_in_dictionaries(tmp_path: Path) -> None:
     _, state = write_fairseq(tmp_path)
     expected = read(tmp_path)
@@ -405,11 +410,16 @@ class Trap:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": None}, "it has no weights as its model"),
+        ({"model": None}, "its model is no dictionary of weights"),
         ({"model": {}}, r"it lacks encoder\.embed_tokens\.weight"),
         ({"args": argparse.Namespace()}, "its settings lack encoder_attention_heads"),
         ({"args": None}, "its settings lack encoder_attention_heads"),
         ({"args": settings(max_source_positions="many")}, "many is no number of positions"),
+        ({"args": settings(max_source_positions=-5)}, "-5 is no number of positions"),
+        (
+            {"args": settings(encoder_layerdrop=torch.ones(3))},
+            "its setting encoder_layerdrop is a tensor",
+        ),
     ],
     ids=str,
 )

@@ -381,6 +381,7 @@ def test_everything_that_ours_cannot_be_is_said_at_once(tmp_path: Path) -> None:
     change(tmp_path, "data", "trg", "tokenizer_type", value="subword-nmt")
     change(tmp_path, "data", "trg", "tokenizer_cfg", "pretokenizer", value="moses")
     change(tmp_path, "data", "special_symbols", "lang_tags", value=["<en>"])
+    change(tmp_path, "data", "special_symbols", "unk_token", value=7)
     with pytest.raises(ModelFolderError, match=r"config\.yaml cannot be represented") as refusal:
         read(tmp_path)
     for said in (
@@ -395,6 +396,7 @@ def test_everything_that_ours_cannot_be_is_said_at_once(tmp_path: Path) -> None:
         "data.src.lowercase=True: expected False.",
         "data.trg.tokenizer_type=subword-nmt: expected sentencepiece.",
         "data.trg.pretokenizer=moses: expected none.",
+        "data.special_symbols.unk_token=7: expected a token.",
         "data.special_symbols.lang_tags=['<en>']: ours has no prompts.",
     ):
         assert str(refusal.value).count(said) == 1, said
@@ -406,8 +408,8 @@ def test_the_best_checkpoint_is_read_or_else_the_last_one(tmp_path: Path) -> Non
     expected = read(tmp_path).network.output.weight
     for number in (900, 1000):
         weights = torch.load(best)["model_state"]
-        weights["decoder.output_layer.weight"] = expected.new_full((1,), number).expand_as(
-            weights["decoder.output_layer.weight"]
+        weights["decoder.output_layer.weight"] = torch.full_like(
+            weights["decoder.output_layer.weight"], number
         )
         torch.save({"model_state": weights}, tmp_path / f"{number}.ckpt")
     assert read(tmp_path).network.output.weight.equal(expected)
@@ -427,7 +429,7 @@ def test_a_checkpoint_runs_nothing_and_what_it_needs_is_named(tmp_path: Path) ->
         read(tmp_path)
     for value, said in (
         ({"model_state": {}}, "it lacks src_embed"),
-        ({"weights": {}}, "it has no weights as its model_state"),
+        ({"weights": {}}, "its model_state is no dictionary of weights"),
         ([1], "it holds no dictionary"),
     ):
         torch.save(value, tmp_path / "best.ckpt")

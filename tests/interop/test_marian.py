@@ -306,15 +306,55 @@ def test_weights_in_torchs_own_format_are_read_without_running_them(opus: Path) 
         ({"d_model": 24}, r"embed_tokens\.weight is \(\d+, 12\), expected \(\d+, 24\)"),
         ({"encoder_layers": 1}, r"model\.encoder\.layers\.1\.\S+ is extra"),
         ({"decoder_layers": 2}, r"model\.decoder\.layers\.1\.\S+ is missing"),
+        ({"decoder_layers": 10**12}, r"model\.decoder\.layers\.1\.\S+ is missing"),
+        ({"decoder_layers": 1.5}, r"model\.decoder_layers=1\.5 has a wrong type"),
+        ({"d_model": 3 * 10**30}, "no network is so large"),
+        ({"activation_function": []}, r"activation_function=\[\] cannot be read"),
+        ({"pad_token_id": 10**6, "decoder_start_token_id": 10**6}, "no id 1000000"),
+        ({"decoder_start_token_id": "0"}, "no id 0"),
     ],
     ids=str,
 )
 def test_what_cannot_be_read_is_named(changes: dict[str, Any], said: str, opus: Path) -> None:
     write_opus(opus)
+    (opus / "generation_config.json").unlink()
     description = json.loads((opus / "config.json").read_text())
     (opus / "config.json").write_text(json.dumps(description | changes))
     with pytest.raises(ModelFolderError, match=said):
         read(opus)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"</s>": "0"}, r"vocab\.json is damaged: '</s>' has no number"),
+        ({"<unk>": 0}, r"vocab\.json is damaged: two pieces have one id"),
+        ({"more": 10**6}, "'more' has the id 1000000, but the embeddings have"),
+    ],
+    ids=str,
+)
+def test_ids_that_cannot_be_are_named(changes: dict[str, Any], said: str, opus: Path) -> None:
+    write_opus(opus)
+    ids = json.loads((opus / "vocab.json").read_text())
+    (opus / "vocab.json").write_text(json.dumps(ids | changes))
+    with pytest.raises(ModelFolderError, match=said):
+        read(opus)
+
+
+def test_misshapen_matrices_and_biases_are_named(opus: Path) -> None:
+    weights = {name: tensor.clone() for name, tensor in write_opus(opus).state_dict().items()}
+    for name in ("model.safetensors", "generation_config.json"):
+        (opus / name).unlink()
+    for changed, said in (
+        (
+            {"model.shared.weight": torch.tensor(1.0)},
+            r"embed_tokens\.weight is \(\), expected a mat",
+        ),
+        ({"final_logits_bias": torch.ones(1, 3)}, r"shape \(3,\) do not fit a vocabulary of"),
+    ):
+        torch.save(weights | changed, opus / "pytorch_model.bin")
+        with pytest.raises(ModelFolderError, match=said):
+            read(opus)
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "model.safetensors"])

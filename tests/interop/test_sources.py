@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_ctranslate2_source import write_tiny
+import torch
+from test_ctranslate2_source import write_binary, write_tiny
 from test_fairseq import write_fairseq
 from test_joeynmt import write_joeynmt
 
 from seq2seq.cli import main
+from seq2seq.errors import ModelFolderError
+from seq2seq.interop import sources
 from seq2seq.interop.formats import SOURCES
 from seq2seq.model_folder import load_provenance
 
@@ -43,3 +46,73 @@ def test_the_origin_is_told_by_its_files_and_the_licence_on_its_card(
         assert facts["parent"] == {"path": source, "format": name, "files": files}
         assert facts.get("license") == ("cc-by-4.0" if "license" in card else None)
         assert facts["commands"] == [f"seq2seq convert {source} {ours}"]
+
+
+def test_layers_are_counted_whatever_their_numbers(tmp_path: Path) -> None:
+    _, variables = write_tiny(tmp_path)
+    name = "layer_99999999999/ffn/linear_0/weight"
+    write_binary(tmp_path / "model.bin", variables | {f"encoder/{name}": torch.ones(10, 12)})
+    with pytest.raises(ModelFolderError, match=r"encoder\.1\.\S+ is missing"):
+        sources.read(tmp_path)
+    _, state = write_fairseq(tmp_path / "fairseq")
+    state["model"]["encoder.layers.99999999999.fc1.weight"] = torch.ones(10, 12)
+    torch.save(state, tmp_path / "fairseq/checkpoint_best.pt")
+    with pytest.raises(ModelFolderError, match=r"encoder\.layers\.1\.\S+ is missing"):
+        sources.read(tmp_path / "fairseq")
+
+
+def quantised(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.to_sparse(), "is no array of numbers"),
+        (quantised, "is no array of numbers"),
+        (lambda t: torch.zeros(1).expand(len(t), 10**12), "is no array of numbers"),
+        (lambda t: torch.empty_like(t, device="meta"), "is no array of numbers"),
+        (lambda t: t[0], r"is \(12,\), expected a matrix"),
+        (lambda t: torch.tensor(1.0), r"is \(\), expected a matrix"),
+        (lambda t: t[:-1], "do not fit a vocabulary of"),
+        (lambda t: torch.cat([t, t]), "do not fit a vocabulary of"),
+    ],
+)
+def test_a_checkpoint_takes_no_more_memory_than_its_file_and_an_odd_matrix_is_named(
+    change: Callable[[torch.Tensor], torch.Tensor], said: str, tmp_path: Path
+) -> None:
+    for name, key, output in (
+        ("joeynmt", "model_state", "decoder.output_layer.weight"),
+        ("fairseq", "model", "decoder.output_projection.weight"),
+    ):
+        write, weights = WITHOUT_LIBRARIES[name]
+        write(tmp_path / name)
+        path = tmp_path / name / weights
+        state = torch.load(path, weights_only=False)
+        state[key][output] = change(state[key][output])
+        torch.save(state, path)
+        with pytest.raises(ModelFolderError, match=said):
+            sources.read(tmp_path / name)
+
+
+def test_what_nests_too_deeply_is_damaged(tmp_path: Path) -> None:
+    write_tiny(tmp_path)
+    (tmp_path / "shared_vocabulary.json").write_text("[" * 100_000)
+    with pytest.raises(ModelFolderError, match=r"shared_vocabulary\.json is damaged"):
+        sources.read(tmp_path)
+    write_joeynmt(tmp_path / "joeynmt")
+    (tmp_path / "joeynmt/config.yaml").write_text("[" * 100_000)
+    with pytest.raises(ModelFolderError, match=r"config\.yaml is damaged"):
+        sources.read(tmp_path / "joeynmt", "joeynmt")
+
+
+def test_subwords_that_sentencepiece_refuses_are_damaged(tmp_path: Path) -> None:
+    saved, _ = write_tiny(tmp_path)
+    file = tmp_path / "any.model"
+    whole = saved.src_subwords.serialized
+    # The table of normalisation, which begins with its size.
+    place = whole.index(b"\x0a\x04nfkc\x12")
+    file.write_bytes(whole[: place + 10] + b"\xff" * 4 + whole[place + 14 :])
+    with pytest.raises(ModelFolderError, match=r"any\.model is damaged: not a SentencePiece model"):
+        sources.read(tmp_path)
