@@ -5,7 +5,6 @@ import io
 import json
 import os
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 import sentencepiece
 import torch
 from every_option import SMALL, TEXTS, options, random_model
-from imported import same_weights
+from imported import live_like_ours, same_weights
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -404,28 +403,11 @@ def test_the_origin_is_told_by_its_files_and_the_licence_on_its_card(
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's advice
-def test_the_command_makes_a_model_that_translates_and_is_fine_tuned(
+def test_an_imported_model_lives_like_ours(
     opus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     theirs = write_opus(opus)
-    monkeypatch.chdir(tmp_path)
-    assert main(["convert", "opus", "ours", "--tgt-lang", "fr"]) == 0
-    assert "ours: src_vocab_size" in capsys.readouterr().out
+    live_like_ours(opus, tmp_path, SRC_TEXTS[:20], TGT_TEXTS[:20], monkeypatch, capsys)
     saved = load_model("ours")
-    assert (saved.src_lang, saved.tgt_lang) == ("eng", "fr")
+    assert (saved.src_lang, saved.tgt_lang) == ("en", "de")
     assert translator(saved).translate(SRC_TEXTS[:5]) == greedy_texts(theirs, tokenizer(opus))
-    for name, texts in (("src", SRC_TEXTS), ("tgt", TGT_TEXTS)):
-        Path(name).write_text("".join(f"{text}\n" for text in texts[:20]))
-    words = "fit --run tuned --init_from ours --trainer.max_steps 2 --trainer.val_check_interval 2"
-    data = [
-        f"--data.{part}.{side}={side}"
-        for part in ("train", "validation")
-        for side in ("src", "tgt")
-    ]
-    monkeypatch.setattr(
-        sys, "argv", ["seq2seq", *words.split(), *data, "--trainer.accelerator=cpu"]
-    )
-    assert main() == 0
-    tuned = load_model("tuned")
-    assert tuned.fingerprints == saved.fingerprints
-    assert not same_weights(tuned.network, saved.network)
