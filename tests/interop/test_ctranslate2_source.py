@@ -12,14 +12,14 @@ import pytest
 import torch
 from every_option import SMALL, TEXTS, options, random_model
 from imported import live_like_ours, same_weights
-from test_marian import SRC_TEXTS, write_opus
+from test_huggingface_source import SRC_TEXTS, write_opus
 from torch import Tensor
 
 from seq2seq.config import PAD_ID, ModelConfig
 from seq2seq.data.batch import make_batch
 from seq2seq.engine import forced
 from seq2seq.errors import ModelFolderError
-from seq2seq.interop import marian, sources
+from seq2seq.interop import huggingface_source, sources
 from seq2seq.interop.ctranslate2 import obstacles, specification
 from seq2seq.interop.ctranslate2_binary import TYPES, read_binary
 from seq2seq.interop.ctranslate2_names import parts, their_parameter
@@ -199,7 +199,7 @@ def test_opus_converted_by_its_own_converter_is_what_is_read_from_hugging_face(
     TransformersConverter(str(opus)).convert(str(folder))
     for name in ("source.spm", "target.spm"):
         shutil.copy(opus / name, folder)
-    found, direct = read(folder), marian.read(opus)
+    found, direct = read(folder), huggingface_source.read(opus)
     assert_scores_alike(folder, found, ends=("</s>",))
     assert found.fingerprints == direct.fingerprints
     assert found.network.config == direct.network.config

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 from test_ctranslate2_source import write_binary, write_tiny
-from test_fairseq import write_fairseq
-from test_joeynmt import write_joeynmt
+from test_fairseq_source import write_fairseq
+from test_joeynmt_source import write_joeynmt
 
 from seq2seq.cli import main
 from seq2seq.errors import ModelFolderError

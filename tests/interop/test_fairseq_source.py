@@ -22,7 +22,7 @@ from seq2seq.data.batch import make_batch
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ModelFolderError, SentenceError
 from seq2seq.interop import sources
-from seq2seq.interop.fairseq import read
+from seq2seq.interop.fairseq_source import read
 from seq2seq.model_folder import SavedModel
 from seq2seq.translator import Translator
 

@@ -24,7 +24,7 @@ from seq2seq.engine import NativeEngine
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import their_name
 from seq2seq.interop.huggingface import export, obstacles
-from seq2seq.interop.marian import read
+from seq2seq.interop.huggingface_source import read
 from seq2seq.interop.vocabulary import SpecialIds, vocabulary
 from seq2seq.model_card import front_matter
 from seq2seq.model_folder import SavedModel, load_model, load_provenance, save_model

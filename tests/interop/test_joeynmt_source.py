@@ -22,7 +22,7 @@ from seq2seq.config import UNK_ID
 from seq2seq.data.batch import make_batch
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop import sources
-from seq2seq.interop.joeynmt import read
+from seq2seq.interop.joeynmt_source import read
 from seq2seq.model_folder import SavedModel
 
 SRC_TEXTS = TEXTS
