@@ -36,9 +36,10 @@ class Distillation:
         distinct: dict[str, Translation] = {}
         for each in found:
             distinct.setdefault(clean(each.text), each)
+        limit = self._limit(pair.src)
         sound = []
         for each in distinct.values():
-            if fault := self._fault(pair, each):
+            if fault := fault_of(pair, each, limit):
                 self.left_out[fault] += 1
             else:
                 sound.append(each)
@@ -48,22 +49,27 @@ class Distillation:
         self.kept += len(sound)
         return sound
 
-    def _fault(self, pair: Pair, found: Translation) -> str:
-        """The first that is seen; "" for none. Of lines that were split nobody knows the tokens."""
-        src, text = clean(pair.src), clean(found.text)
-        if not text:
-            return EMPTY
-        if found.tokens is not None and len(found.tokens) + 1 >= self._longest(pair.src):
-            return CUT
-        if repeats(text) and not repeats(src):
-            return ENDLESS
-        said, given, wanted = (each.casefold().split() for each in (text, src, pair.tgt))
-        # Numbers and signs alone may well be the same in both languages.
-        if said == given != wanted and any(map(str.isalpha, text)):
-            return COPY
-        return ""
-
-    def _longest(self, src: str) -> int:
+    def _limit(self, src: str) -> int:
         """Most subwords of a translation, the end token counted."""
         bound = self.translator.config.max_length(len(self.translator.src_subwords.encode(src)))
         return min(filter(None, (bound, self.translator.engine.max_length)))
+
+
+def fault_of(pair: Pair, found: Translation, limit: int) -> str:
+    """What is wrong with a translation, the first that is seen; "" for nothing.
+
+    `limit` is the most subwords that it could have, the end token counted; of lines that were split
+    nobody knows how many it has.
+    """
+    src, text = clean(pair.src), clean(found.text)
+    if not text:
+        return EMPTY
+    if found.tokens is not None and len(found.tokens) + 1 >= limit:
+        return CUT
+    if repeats(text) and not repeats(src):
+        return ENDLESS
+    said, given, wanted = (each.casefold().split() for each in (text, src, pair.tgt))
+    # Numbers and signs alone may well be the same in both languages.
+    if said == given != wanted and any(map(str.isalpha, text)):
+        return COPY
+    return ""

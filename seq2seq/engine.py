@@ -106,10 +106,7 @@ def search(
         if not rows:
             continue
         alike = [batch[row] for row in rows]
-        bounds = [longest(each, config) for each in alike]
-        if max_length is not None:
-            bounds = [min(each, max_length) for each in bounds]
-        limits = torch.tensor(bounds, device=device)
+        limits = torch.tensor(limits_of(alike, config, max_length), device=device)
         rules = rules_for(alike, config, limits)
         model = stepper(*pad([[*each.src, EOS_ID] for each in alike]))
         results = search_for(alike, config)(model, limits, start_id, config, rules)
@@ -118,11 +115,19 @@ def search(
     return found
 
 
-def longest(request: Request, config: SearchConfig) -> int:
-    """How many tokens its translation may have, the end token and all terms counted."""
-    most = config.max_length(len(request.src), len(request.prefix))
-    constraint = request.constraint
-    return most if constraint is None else most + constraint.standing(constraint.start).rest
+def limits_of(batch: Sequence[Request], config: SearchConfig, max_length: int | None) -> list[int]:
+    """How many tokens each translation may have, the end token and all terms counted, where the
+    model's own positions end at `max_length`."""
+
+    def limit(request: Request) -> int:
+        most, constraint = (
+            config.max_length(len(request.src), len(request.prefix)),
+            request.constraint,
+        )
+        most += 0 if constraint is None else constraint.standing(constraint.start).rest
+        return most if max_length is None else min(most, max_length)
+
+    return [limit(each) for each in batch]
 
 
 class ModelStepper:

@@ -10,7 +10,7 @@ from seq2seq.config import SearchConfig, one_of
 from seq2seq.data.batch import Ids
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import NEVER_SAID
+from seq2seq.engine import NEVER_SAID, limits_of
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
@@ -40,10 +40,7 @@ class CTranslate2Engine:
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         refuse_search("ctranslate2", batch, config)
-        limits = [
-            min(config.max_length(len(each.src), len(each.prefix)), self.max_length)
-            for each in batch
-        ]
+        limits = limits_of(batch, config, self.max_length)
         found = self._translate(batch, max(limits), config)
         ruled = config.min_target_length > 0 or config.no_repeat_ngram > 0
         for row, (request, limit) in enumerate(zip(batch, limits, strict=True)):

@@ -10,7 +10,7 @@ from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
 from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import NEVER_SAID
+from seq2seq.engine import NEVER_SAID, limits_of
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
@@ -34,10 +34,7 @@ class HuggingFaceEngine:
         results: list[list[Hypothesis]] = [[] for _ in batch]
         for rows in by_prefix_length(batch):
             requests = [batch[row] for row in rows]
-            limits = [
-                min(config.max_length(len(each.src), len(each.prefix)), self.max_length)
-                for each in requests
-            ]
+            limits = limits_of(requests, config, self.max_length)
             told = self._generate(requests, max(limits), config)
             for row, request, limit, ids in zip(rows, requests, limits, told, strict=True):
                 cut = [each[: limit - 1] for each in ids]
