@@ -15,7 +15,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.refusal import refuse_search
-from seq2seq.interop.scored import scored
+from seq2seq.interop.scored import scored, seed_of
 from seq2seq.translator import PRECISIONS
 
 
@@ -35,33 +35,33 @@ class HuggingFaceEngine:
         for rows in by_prefix_length(batch):
             requests = [batch[row] for row in rows]
             limits = limits_of(requests, config, self.max_length)
-            told = self._generate(requests, max(limits), config)
-            for row, request, limit, ids in zip(rows, requests, limits, told, strict=True):
-                cut = [each[: limit - 1] for each in ids]
-                results[row] = scored(self, request.src, cut, config)[: config.n_best]
+            told = zip(self._generate(requests, max(limits), config), limits, strict=True)
+            cut = [[ids[: limit - 1] for ids in each] for each, limit in told]
+            for row, found in zip(rows, scored(self, requests, cut, config), strict=True):
+                results[row] = found
         return results
 
     def _generate(
         self, batch: Sequence[Request], limit: int, config: SearchConfig
     ) -> list[list[list[int]]]:
-        """The whole beam of each, without special tokens; all prefixes are of one length."""
-        beams: dict[str, object] = {
-            "num_beams": config.beam,
-            "num_return_sequences": config.beam,  # the best may be another one where a limit cuts
-            "length_penalty": config.alpha,
-            "early_stopping": True,  # when as many beams have ended: as our search
-        }
-        told = self.model.generate(
-            **self._source([each.src for each in batch]),
-            decoder_input_ids=self._tensor([[self.start_id, *each.prefix] for each in batch]),
-            max_length=limit + 1,  # counts the start token
-            min_length=min(config.min_target_length, limit - 1) + 1,
-            no_repeat_ngram_size=config.no_repeat_ngram,
-            **beams if config.beam > 1 else {},
-        )
+        """The whole beam of each, or what was drawn, without special tokens; all prefixes are of
+        one length."""
+        device = self.model.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            if config.sampling is not None:
+                torch.manual_seed(seed_of(batch, config.sampling.seed))
+            told = self.model.generate(
+                **self._source([each.src for each in batch]),
+                decoder_input_ids=self._tensor([[self.start_id, *each.prefix] for each in batch]),
+                max_length=limit + 1,  # counts the start token
+                min_length=min(config.min_target_length, limit - 1) + 1,
+                no_repeat_ngram_size=config.no_repeat_ngram,
+                **_way(config),
+            )
         texts = [ids[1:] for ids in told.tolist()]
         texts = [ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids for ids in texts]
-        return [texts[n : n + config.beam] for n in range(0, len(texts), config.beam)]
+        each = len(texts) // len(batch)
+        return [texts[n : n + each] for n in range(0, len(texts), each)]
 
     def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
         """Of given translations, see `ScoringEngine`; -inf for what is never said, as in ours."""
@@ -89,6 +89,26 @@ class HuggingFaceEngine:
     def _tensor(self, rows: Sequence[Ids]) -> Tensor:
         padded: Tensor = pad(rows)[0].to(self.model.device)
         return padded
+
+
+def _way(config: SearchConfig) -> dict[str, object]:
+    """To search, or to draw."""
+    if config.sampling is not None:
+        return {
+            "do_sample": True,
+            "num_return_sequences": config.n_best,
+            "temperature": config.sampling.temperature,
+            "top_k": config.sampling.top_k or 0,
+            "top_p": config.sampling.top_p,
+        }
+    if config.beam == 1:
+        return {}
+    return {
+        "num_beams": config.beam,
+        "num_return_sequences": config.beam,  # the best may be another one where a limit cuts
+        "length_penalty": config.alpha,
+        "early_stopping": True,  # when as many beams have ended: as our search
+    }
 
 
 def by_prefix_length(batch: Sequence[Request]) -> Iterator[list[int]]:

@@ -22,7 +22,6 @@ SEARCHES: Abilities = {
     "length_penalty": None,
     "repetition_penalty": None,
     "diversity": None,
-    "sampling": None,
 }
 """All that our own search can do without the attention."""
 REQUESTS: Abilities = {**REQUEST, "constraint": None}

@@ -41,6 +41,7 @@ SEARCH: Abilities = {
     "max_length_ratio": None,
     "max_length_offset": None,
     "no_repeat_ngram": None,
+    "sampling": None,
 }
 """Of a search, what all of them can do."""
 REQUEST: Abilities = {"src": None, "prefix": None, "place": None}

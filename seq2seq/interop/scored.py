@@ -1,19 +1,38 @@
-"""Our scores for what another library's search has found."""
+"""Our scores for what another library has found or drawn, and the seed of its draws."""
 
 from collections.abc import Sequence
+from itertools import chain
+from random import Random
 
 from seq2seq.config import SearchConfig
 from seq2seq.data.batch import Ids
+from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import ScoringEngine
 
+PAIRS = 32
+"""Sentences and translations that are scored at a time."""
+
 
 def scored(
-    engine: ScoringEngine, src: Ids, translations: Sequence[Ids], config: SearchConfig
-) -> list[Hypothesis]:
-    """Translations of one sentence, best first, equal ones once."""
-    different = [list(tokens) for tokens in dict.fromkeys(map(tuple, translations))]
-    rows = engine.log_probs([src] * len(different), different)
-    scores = [float(row.sum()) / length_penalty(len(row), config) for row in rows]
-    found = map(Hypothesis, different, scores)
-    return sorted(found, key=lambda each: each.score, reverse=True)
+    engine: ScoringEngine,
+    batch: Sequence[Request],
+    translations: Sequence[Sequence[Ids]],
+    config: SearchConfig,
+) -> list[list[Hypothesis]]:
+    """Of each sentence its translations, best first; equal ones once, unless they were drawn."""
+    once = [dict.fromkeys(map(tuple, each)) for each in translations]
+    kept = once if config.sampling is None else translations
+    pairs = [(each.src, tokens) for each, told in zip(batch, kept, strict=True) for tokens in told]
+    parts = [pairs[start : start + PAIRS] for start in range(0, len(pairs), PAIRS)]
+    rows = chain.from_iterable(engine.log_probs(*zip(*part, strict=True)) for part in parts)
+    scores = (float(row.sum()) / length_penalty(len(row), config) for row in rows)
+    found = [[Hypothesis(list(tokens), next(scores)) for tokens in told] for told in kept]
+    return [sorted(each, key=lambda h: h.score, reverse=True)[: config.n_best] for each in found]
+
+
+def seed_of(batch: Sequence[Request], seed: int) -> int:
+    """What another library's random numbers for a batch start from: 32 bits that follow from the
+    search's seed and the place of the batch's first sentence."""
+    line, piece = batch[0].place
+    return Random(f"{seed}/{line}/{piece}").getrandbits(32)

@@ -6,7 +6,9 @@ pyproject.toml.
 
 import importlib
 import tempfile
+import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -101,11 +103,14 @@ def languages(path: str | Path) -> tuple[str, str]:
 
 
 def load(path: str | Path, name: str, device: str, precision: str) -> ScoringEngine:
-    """An engine of that name; what is no export to it yet is exported for this purpose, and then
-    forgotten."""
+    """An engine of that name; what is no export to it yet is exported, for as long as the engine
+    is there."""
     folder = find(path, name)
     if (folder / EXPORTED).is_file():
         return target(name).engine(Exported.read(folder), device, precision)
-    with tempfile.TemporaryDirectory(prefix="seq2seq-") as scratch:
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="seq2seq-"))
         exported = export(load_model(folder), name, Path(scratch))
-        return target(name).engine(exported, device, precision)
+        engine = target(name).engine(exported, device, precision)
+        weakref.finalize(engine, stack.pop_all().close)
+    return engine

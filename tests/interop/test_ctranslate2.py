@@ -1,5 +1,9 @@
 """CTranslate2 as an engine; our own engine and network, asked directly, are the oracle."""
 
+import gc
+import math
+import tempfile
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +12,12 @@ import pytest
 import torch
 from every_option import TEXTS, opened, random_model
 
-from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
+from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Sampling, SearchConfig
+from seq2seq.data.batch import pad
 from seq2seq.decoding.request import Request
+from seq2seq.decoding.sample import truncate
 from seq2seq.decoding.search import length_penalty
-from seq2seq.engine import NativeEngine
+from seq2seq.engine import ModelStepper, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.interop.targets import export
 from seq2seq.model_folder import SavedModel, save_model
@@ -112,6 +118,70 @@ def test_rules_of_a_greedy_search_are_ours(
         assert theirs.score == pytest.approx(ours.score, abs=1e-4)
 
 
+@pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(temperature=0.5),
+        Sampling(top_k=3),
+        Sampling(top_p=0.4),
+        Sampling(temperature=2.0, top_k=20, top_p=0.7),
+        Sampling(temperature=0.5, top_k=1000),
+    ],
+    ids=str,
+)
+def test_draws_have_our_probabilities(engine: str, sampling: Sampling, tmp_path: Path) -> None:
+    saved = brief_model()
+    other, _ = opened(saved, engine, tmp_path)
+    network, src, draws = saved.network, [5, 9, 4], 4000
+    config = SearchConfig(sampling=sampling, n_best=draws, max_target_length=2)
+    (found,) = other.search([Request(src)], config)
+    assert len(found) == draws
+    counts = Counter(each.tokens[0] if each.tokens else EOS_ID for each in found)
+    with torch.inference_mode():
+        stepper = ModelStepper(network, *pad([[*src, EOS_ID]]))
+        stepper.start(1)
+        log_probs = stepper.step(torch.tensor([network.start_id]))  # (1, V)
+    wanted = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)[0]
+    wanted = wanted / wanted.sum()
+    assert set(counts) <= set(wanted.nonzero()[:, 0].tolist())
+    for token, share in enumerate(wanted.tolist()):
+        noise = math.sqrt(share * (1 - share) / draws)
+        assert counts[token] / draws == pytest.approx(share, abs=5 * noise + 1e-4)
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
+def test_draws_follow_from_the_seed_are_possible_and_scored_as_ours(
+    engine: str, tmp_path: Path
+) -> None:
+    saved = brief_model()
+    with torch.no_grad():
+        saved.network.output.bias[[PAD_ID, BOS_ID, UNK_ID]] += 9.0
+    other, _ = opened(saved, engine, tmp_path)
+    batch, native = asked(saved), NativeEngine(saved.network)
+    config = search_of(1, n_best=40, alpha=0.7, sampling=Sampling(seed=3), min_target_length=2)
+    found = other.search(batch, config)
+    assert other.search(batch, config) == found
+    assert other.search(batch, replace(config, sampling=Sampling(seed=4))) != found
+    elsewhere = [replace(each, place=(1000, 0)) for each in batch]
+    assert other.search(elsewhere, config) != found
+    for request, hypotheses in zip(batch, found, strict=True):
+        limit = config.max_length(len(request.src)) + len(request.prefix)
+        scores = [each.score for each in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len(hypotheses) == 40
+        rows = native.log_probs([request.src] * 40, [each.tokens for each in hypotheses])
+        for (tokens, score), row in zip(hypotheses, rows, strict=True):
+            assert tokens[: len(request.prefix)] == request.prefix
+            assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID} & set(tokens)
+            assert 2 <= len(tokens) < limit
+            expected = float(row.sum()) / length_penalty(len(row), config)
+            assert score == pytest.approx(expected, abs=1e-4)
+    same = [tuple(each.tokens) for each in found[0]]
+    assert len(set(same)) < len(same), "draws are independent: the same may come twice"
+
+
 def test_tokens_that_are_never_said_would_be_said_otherwise(tmp_path: Path) -> None:
     saved = random_model(output_bias=True)
     with torch.no_grad():
@@ -167,8 +237,12 @@ def test_what_it_cannot_search_for_is_refused_all_at_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["model", "run", "exported"])
-def test_a_translator_takes_a_model_a_run_and_what_was_exported(kind: str, tmp_path: Path) -> None:
-    saved, place = random_model(), tmp_path / "place"
+def test_a_translator_takes_a_model_a_run_and_what_was_exported(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, place, scratch = random_model(), tmp_path / "place", tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     if kind == "exported":
         export(saved, "ctranslate2", place)
     else:
@@ -180,6 +254,12 @@ def test_a_translator_takes_a_model_a_run_and_what_was_exported(kind: str, tmp_p
     found = Translator.load(place, search_of(1), engine="ctranslate2", device="cpu")
     assert found.translate(lines) == expected
     assert found.with_config(search_of(4, n_best=2)).n_best(lines)[0] == [BLANK]
+    drawn = found.with_config(search_of(1, sampling=Sampling(temperature=9.0))).translate(lines)
+    assert len(drawn) == len(lines)
+    assert drawn != expected
+    del found
+    gc.collect()
+    assert not list(scratch.iterdir()), "what was exported for the engine is gone with it"
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
 
 
