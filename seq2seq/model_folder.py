@@ -5,9 +5,7 @@ Nothing in it can run code. Both subword files are always there, the same one tw
 """
 
 import dataclasses
-import hashlib
 import json
-import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -15,28 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from seq2seq.config import AttentionForm, Dropout, ModelConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.model_card import model_card
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
-from seq2seq.provenance import (
-    File,
-    Parent,
-    Provenance,
-    read_provenance,
-    serialized,
-    sha256_of,
-)
+from seq2seq.nn.weights import network_of
+from seq2seq.provenance import CARD, PROVENANCE, Provenance, write_provenance
 from seq2seq.text.subwords import Subwords
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 SRC_SUBWORDS, TGT_SUBWORDS = "subwords.src.model", "subwords.tgt.model"
-PROVENANCE, CARD = "provenance.json", "README.md"
 EXPORTED = "seq2seq.json"
 """Marks a folder as exported to another library, which has a config.json of its own."""
 
@@ -52,7 +43,7 @@ class SavedModel:
     """Language code, or "" where none was given."""
     tgt_lang: str = ""
     provenance: Provenance = field(default_factory=Provenance)
-    """What to write down of it; `load_provenance` reads it again."""
+    """What to write down of it."""
 
     @property
     def parameters(self) -> int:
@@ -104,7 +95,7 @@ def save_model(model: SavedModel, folder: Path) -> None:
         (new / SRC_SUBWORDS).write_bytes(model.src_subwords.serialized)
         (new / TGT_SUBWORDS).write_bytes(model.tgt_subwords.serialized)
         (new / CONFIG).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-        _write_facts(new, model.provenance, card)
+        write_provenance(new, model.provenance, card)
         for name in (WEIGHTS, SRC_SUBWORDS, TGT_SUBWORDS, PROVENANCE, CARD, CONFIG):
             os.replace(new / name, folder / name)
 
@@ -117,10 +108,10 @@ def load_model(
 ) -> SavedModel:
     """Read a model folder; a missing or damaged file is a ModelFolderError that names it."""
     folder = find_model(path)
-    description = _read_description(folder / CONFIG)
+    description = read_description(folder / CONFIG)
     config = model_config(description["model"], folder / CONFIG)
-    network = Transformer(config, rates=rates, attention=attention)
-    _load_weights(network, folder / WEIGHTS)
+    weights = _read_weights(folder / WEIGHTS)
+    network = network_of(folder / WEIGHTS, config, weights, rates=rates, attention=attention)
     src, tgt = load_subwords(folder)
     sizes = (SRC_SUBWORDS, src, config.src_vocab_size), (TGT_SUBWORDS, tgt, config.tgt_vocab_size)
     for name, subwords, size in sizes:
@@ -128,7 +119,6 @@ def load_model(
             raise ModelFolderError(
                 f"{folder / name} has {len(subwords)} subwords but {CONFIG} says {size}."
             )
-    network.eval()
     return SavedModel(network, src, tgt, description["src_lang"], description["tgt_lang"])
 
 
@@ -159,91 +149,11 @@ def load_subwords(folder: Path) -> tuple[Subwords, Subwords]:
 
 def load_languages(folder: Path) -> tuple[str, str]:
     """Codes of the source and the target language of a model folder, "" where none was given."""
-    description = _read_description(folder / CONFIG)
+    description = read_description(folder / CONFIG)
     return description["src_lang"], description["tgt_lang"]
 
 
-def load_provenance(path: str | Path) -> Provenance:
-    """What is known of the model at `path`: nothing, where an older version wrote it."""
-    return read_provenance(find_model(path) / PROVENANCE)
-
-
-def save_provenance(folder: Path, provenance: Provenance) -> bool:
-    """Write what is known of the model that is there, and its card; whether the card was written.
-
-    One that was edited stays as it is. Raises OSError where the folder cannot be written to.
-    """
-    card, written = folder / CARD, read_provenance(folder / PROVENANCE).get("card")
-    edited = card.exists() and sha256_of(card) != written
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-        new = Path(scratch)
-        _write_facts(new, provenance, _rendered(folder, provenance))
-        for name in (PROVENANCE,) if edited else (CARD, PROVENANCE):
-            os.replace(new / name, folder / name)
-    return not edited
-
-
-def load_card(path: str | Path) -> str:
-    """The README.md of the model at `path`; where there is none, what it would say."""
-    folder = find_model(path)
-    try:
-        return (folder / CARD).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return _rendered(folder, load_provenance(folder))
-
-
-def load_facts(path: str | Path) -> dict[str, Any]:
-    """All that is known of the model at `path`: what it is, and its provenance."""
-    folder = find_model(path)
-    description = _read_description(folder / CONFIG)
-    return {
-        "src_lang": description["src_lang"],
-        "tgt_lang": description["tgt_lang"],
-        "parameters": _count_parameters(folder / WEIGHTS),
-        "architecture": dataclasses.asdict(model_config(description["model"], folder / CONFIG)),
-        **load_provenance(folder),
-    }
-
-
-def as_parent(path: str | Path) -> Parent:
-    """The model at `path` as the origin of another one."""
-    weights = find_model(path) / WEIGHTS
-    file = File(path=str(weights), sha256=sha256_of(weights))
-    parent = Parent(path=str(path), format="seq2seq", files=[file])
-    if known := load_provenance(path):
-        parent["provenance"] = known
-    return parent
-
-
-def _write_facts(folder: Path, provenance: Provenance, card: str) -> None:
-    content = card.encode("utf-8", "backslashreplace")
-    provenance = {**provenance, "card": hashlib.sha256(content).hexdigest()}
-    (folder / CARD).write_bytes(content)
-    # What is no UTF-8, in a path, becomes an escape of JSON.
-    (folder / PROVENANCE).write_bytes(serialized(provenance).encode("utf-8", "backslashreplace"))
-
-
-def _rendered(folder: Path, provenance: Provenance) -> str:
-    """The card of a model that is there."""
-    description = _read_description(folder / CONFIG)
-    config = model_config(description["model"], folder / CONFIG)
-    languages = description["src_lang"], description["tgt_lang"]
-    return model_card(config, _count_parameters(folder / WEIGHTS), languages, provenance)
-
-
-def _count_parameters(weights: Path) -> int:
-    """From the header of the file alone."""
-    try:
-        with safe_open(weights, framework="pt") as file:
-            names = file.keys()
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
-    except FileNotFoundError:
-        raise ModelFolderError(f"{weights} does not exist.") from None
-    except (SafetensorError, OSError) as error:
-        raise ModelFolderError(f"{weights} is damaged: {error}.") from None
-
-
-def _read_description(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -257,6 +167,15 @@ def _read_description(path: Path) -> dict[str, Any]:
     if missing:
         raise ModelFolderError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}.")
     return dict(description)
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise ModelFolderError(f"{path} does not exist.") from None
+    except (SafetensorError, OSError) as error:
+        raise ModelFolderError(f"{path} is damaged: {error}.") from None
 
 
 def model_config(fields: Any, path: Path) -> ModelConfig:
@@ -285,25 +204,3 @@ def _is(value: object, kind: Any) -> bool:
         return value in get_args(kind)
     kinds = get_args(kind) or (kind,)
     return type(value) in kinds
-
-
-def _load_weights(network: Transformer, path: Path) -> None:
-    try:
-        weights = load_file(path)
-    except FileNotFoundError:
-        raise ModelFolderError(f"{path} does not exist.") from None
-    except (SafetensorError, OSError) as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
-    parameters = dict(network.named_parameters())
-    if differing := sorted(parameters.keys() ^ weights.keys()):
-        raise ModelFolderError(
-            f"{path} does not fit {CONFIG}: {differing[0]} is in only one of them."
-        )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            if parameter.shape != weights[name].shape:
-                raise ModelFolderError(
-                    f"{path} does not fit {CONFIG}: {name} is {tuple(weights[name].shape)}, "
-                    f"expected {tuple(parameter.shape)}."
-                )
-            parameter.copy_(weights[name])

@@ -23,6 +23,7 @@ from typing import (
 
 from seq2seq.errors import ModelFolderError
 
+PROVENANCE, CARD = "provenance.json", "README.md"
 FORMAT_VERSION = 1
 
 Role = Literal["train", "validation", "test"]
@@ -158,10 +159,18 @@ def read_provenance(path: Path) -> Provenance:
     return cast(Provenance, content)
 
 
-def serialized(provenance: Provenance) -> str:
-    """What `read_provenance` reads."""
-    content = {"format_version": FORMAT_VERSION, **provenance}
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+def write_provenance(folder: Path, provenance: Provenance, card: str) -> None:
+    """Write both files of a model folder, the card and the facts that it tells."""
+    text = card.encode("utf-8", "backslashreplace")
+    content = {
+        "format_version": FORMAT_VERSION,
+        **provenance,
+        "card": hashlib.sha256(text).hexdigest(),
+    }
+    (folder / CARD).write_bytes(text)
+    facts = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    # What is no UTF-8, in a path, becomes an escape of JSON.
+    (folder / PROVENANCE).write_bytes(facts.encode("utf-8", "backslashreplace"))
 
 
 def with_command(provenance: Provenance, *words: object) -> Provenance:

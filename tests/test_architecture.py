@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 BASE = "errors config"
 MODEL = (
-    f"{BASE} text nn provenance model_card model_folder engine sentence translation second_look "
-    "translator data decoding"
+    f"{BASE} text nn provenance model_card model_folder model_facts engine sentence translation "
+    "second_look translator data decoding"
 )
 
 FLOORS = {
@@ -38,6 +38,7 @@ FLOORS = {
     "data":         f"{BASE} text provenance",
     "model_card":   "config provenance",
     "model_folder": f"{BASE} text nn provenance model_card",
+    "model_facts":  f"{BASE} provenance model_card model_folder",
     "engine":       f"{BASE} nn data decoding",
     "sentence":     "",
     "pipeline":     f"{BASE} data decoding memory",
@@ -66,7 +67,7 @@ LIBRARIES = {
     "jsonargparse":      "apps.train",
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
-    "safetensors":       "model_folder interop.huggingface_source",
+    "safetensors":       "model_folder model_facts interop.huggingface_source",
     "yaml":              "model_card interop.joeynmt_source",
     "tqdm":              "apps",
     "zstandard":         "data.lines",

@@ -15,10 +15,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq import model_folder
 from seq2seq.config import AttentionForm, Dropout, ModelConfig, SubwordConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_folder import SavedModel, find_model, load_model, load_subwords, save_model
+from seq2seq.nn import weights
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords, train_subwords
 
@@ -143,7 +143,7 @@ def test_the_form_of_attention_and_dropout_are_chosen_when_loading_and_never_sto
 
     rates = Dropout(residual=0.4)
     with monkeypatch.context() as patch:
-        patch.setattr(model_folder, "Transformer", watched)
+        patch.setattr(weights, "Transformer", watched)
         loaded = load_model(folder, attention=form, rates=rates)
     assert chosen == {"attention": form, "rates": rates}
     assert not loaded.network.training
@@ -294,7 +294,7 @@ def test_a_description_without_the_size_of_a_vocabulary_is_an_error_of_the_folde
 
 def test_weights_of_another_shape_are_named_with_both_shapes(folder: Path) -> None:
     edit_config(folder, ff_dim=16)
-    expected = r"weights\.safetensors does not fit config\.json: (\S+) is \(12.*expected \(16"
+    expected = r"weights\.safetensors: the weights do not fit the settings: (\S+) is \(12.*\(16"
     with pytest.raises(ModelFolderError, match=rf"^{folder}/{expected}") as caught:
         load_model(folder)
     found = re.search(expected, str(caught.value))
@@ -305,9 +305,26 @@ def test_weights_of_another_shape_are_named_with_both_shapes(folder: Path) -> No
 @pytest.mark.parametrize("layers", [1, 3])
 def test_weights_that_are_too_many_or_missing_are_named(folder: Path, layers: int) -> None:
     edit_config(folder, decoder_layers=layers)
-    last = max(layers, 2) - 1
-    expected = rf"weights\.safetensors does not fit config\.json: decoder\.{last}\.\S+ is in only"
+    what = {1: r"decoder\.1\.\S+ is extra", 3: r"decoder\.2\.\S+ is missing"}[layers]
+    expected = rf"weights\.safetensors: the weights do not fit the settings: {what}"
     with pytest.raises(ModelFolderError, match=rf"^{folder}/{expected}"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"encoder_layers": 10**12}, r"encoder\.\d+\.\S+ is missing"),
+        ({"ff_dim": 10**12}, r"is \(\d+, \d+\), expected \(1000000000000, "),
+        ({"ff_dim": 10**30}, "no network is so large"),
+    ],
+    ids=str,
+)
+def test_settings_of_any_size_take_no_memory(
+    folder: Path, settings: dict[str, int], said: str
+) -> None:
+    edit_config(folder, **settings)
+    with pytest.raises(ModelFolderError, match=said):
         load_model(folder)
 
 

@@ -1,6 +1,7 @@
 """Facts survive the file, damage is named, and scores of other weights are forgotten."""
 
 import copy
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from seq2seq.provenance import (
     Corpus,
     Provenance,
     read_provenance,
-    serialized,
     with_command,
     with_corpora,
     without_scores,
+    write_provenance,
 )
 
 SCORED: Corpus = {
@@ -56,8 +57,10 @@ def test_facts_come_back_as_they_were_and_unknown_ones_of_a_later_version_too(
 ) -> None:
     path = tmp_path / "provenance.json"
     later: Any = {**FACTS, "mood": ["good"]}
-    path.write_text(serialized(later), encoding="utf-8")
-    assert read_provenance(path) == later
+    write_provenance(tmp_path, later, "# A card\n")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == "# A card\n"
+    expected = {**later, "card": hashlib.sha256(b"# A card\n").hexdigest()}
+    assert read_provenance(path) == expected
     assert json.loads(path.read_text(encoding="utf-8"))["format_version"] == 1
 
 
@@ -92,7 +95,7 @@ def test_a_damaged_fact_is_named(
     facts = copy.deepcopy(FACTS)
     change(facts, path, value)
     file = tmp_path / "provenance.json"
-    file.write_text(serialized(facts), encoding="utf-8")
+    write_provenance(tmp_path, facts, "")
     with pytest.raises(ModelFolderError, match=rf"provenance\.json is damaged: {said}; restore it"):
         read_provenance(file)
 

@@ -66,7 +66,7 @@ def _kept_by(args: argparse.Namespace) -> list[Path]:
 
 def _provenance(run: Path, checkpoints: Sequence[Path], output: Path) -> Provenance:
     """What is known of the run, unless other runs have a share in it."""
-    from seq2seq.model_folder import load_provenance
+    from seq2seq.model_facts import load_provenance
     from seq2seq.software import software
     from seq2seq.training.checkpoints import FOLDER, step_of
     from seq2seq.training.record import training_until

@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
     keep_freed_memory()
     from seq2seq.interop.targets import export
-    from seq2seq.model_folder import find_model, load_model, load_provenance
+    from seq2seq.model_facts import load_provenance
+    from seq2seq.model_folder import find_model, load_model
 
     saved = replace(
         load_model(args.model),

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print one of the two."""
-    from seq2seq.model_folder import load_card, load_facts
+    from seq2seq.model_facts import load_card, load_facts
 
     if args.json:
         text = json.dumps(load_facts(args.model), indent=1, ensure_ascii=False) + "\n"

@@ -6,6 +6,7 @@ from pathlib import Path
 from seq2seq.data.corpus import HUGGING_FACE, CorpusFiles, sources
 from seq2seq.data.formats import read_jsonl, read_tsv, reader_of
 from seq2seq.data.store import digest_of
+from seq2seq.errors import CorpusError
 from seq2seq.provenance import Corpus, File, Role
 
 TERMS = "SOURCE.md"
@@ -54,10 +55,15 @@ def terms_of(path: Path) -> Path:
 
 
 def terms_beside(files: Iterable[Path]) -> dict[str, str]:
-    """Path -> text of the terms of each of these files, and of those of their folders."""
+    """Path -> text of the terms of each of these files, and of those of their folders; CorpusError
+    names one that cannot be read."""
     paths = [terms for path in files for terms in (path.with_name(TERMS), terms_of(path))]
-    return {
-        str(path): path.read_text(encoding="utf-8", errors="replace")
-        for path in dict.fromkeys(paths)
-        if path.is_file()
-    }
+    found = {}
+    for path in dict.fromkeys(paths):
+        try:
+            found[str(path)] = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
+    return found

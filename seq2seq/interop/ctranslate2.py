@@ -21,10 +21,33 @@ from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
 
+LIBRARY = "ctranslate2"
 QUANTIZATIONS = ("int8", "int8_bfloat16", "float16")
 LONGEST = 1024
 """Rows of the table of sinusoids, which it wants stored."""
 ABILITIES: Abilities = {**MODEL, "activation": ACTIVATIONS}
+_USAGE = """\
+seq2seq-lightning wrote it for [CTranslate2](https://github.com/OpenNMT/CTranslate2).
+
+```python
+import ctranslate2
+import sentencepiece
+
+src = sentencepiece.SentencePieceProcessor(model_file="subwords.src.model")
+tgt = sentencepiece.SentencePieceProcessor(model_file="subwords.tgt.model")
+translator = ctranslate2.Translator(".")
+never = [[tgt.id_to_piece(number)] for number in range(3)]  # padding, unknown, start
+pieces = src.encode(["A sentence."], out_type=str)
+for told in translator.translate_batch(pieces, beam_size=5, suppress_sequences=never):
+    print(tgt.decode(told.hypotheses[0]))
+```
+
+On the command line: `seq2seq translate --engine ctranslate2 MODEL FILE`, MODEL being this folder.
+
+Log-probabilities of given translations and greedy output are those of seq2seq; beam search stops by
+another rule. The table of positions has {longest} rows, and no text may be longer; a translation
+ends at `max_decoding_length`, 256 unless told.
+"""
 
 
 def obstacles(config: ModelConfig) -> list[str]:
@@ -60,6 +83,11 @@ def export(saved: SavedModel, folder: Path, quantize: str | None) -> None:
     spec.validate()
     spec.optimize(quantize)
     spec.save(str(folder))
+
+
+def usage(config: ModelConfig) -> str:
+    """For the model card, and what is not as in seq2seq."""
+    return _USAGE.format(longest=longest(config))
 
 
 def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:

@@ -14,7 +14,7 @@ from seq2seq.interop.ctranslate2_specification import READ, SIDES, Specification
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.files import read_any_json, read_bytes, read_json, read_lines
 from seq2seq.interop.refusal import refuse
-from seq2seq.interop.renamed import network_of, position_settings, tie
+from seq2seq.interop.renamed import position_settings, tie
 from seq2seq.interop.vocabulary import (
     SpecialIds,
     Vocabulary,
@@ -24,6 +24,7 @@ from seq2seq.interop.vocabulary import (
 )
 from seq2seq.model_folder import EXPORTED, SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
+from seq2seq.nn.weights import network_of
 
 PADDING = ("<pad>", "<blank>")
 """What the converters call it."""

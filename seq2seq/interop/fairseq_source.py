@@ -19,7 +19,6 @@ from seq2seq.interop.refusal import refuse
 from seq2seq.interop.renamed import (
     check_matrices,
     depth,
-    network_of,
     tensor2tensor_sinusoids,
     tie,
 )
@@ -32,6 +31,7 @@ from seq2seq.interop.vocabulary import (
 )
 from seq2seq.model_folder import SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
+from seq2seq.nn.weights import network_of
 
 Settings = Mapping[str, Any]
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")

@@ -19,13 +19,13 @@ from seq2seq.interop.extras import extra
 from seq2seq.interop.huggingface_engine import open_engine
 from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.interop.vocabulary import MASKED
-from seq2seq.model_card import model_card
-from seq2seq.model_folder import CARD, SavedModel
+from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.piece_order import as_entry
 from seq2seq.text.subwords import Subwords
 
+LIBRARY = "transformers"
 QUANTIZATIONS = ()
 LONGEST = 1024
 """Rows of a table of sinusoids, which has no end in ours."""
@@ -81,17 +81,13 @@ def longest(config: ModelConfig) -> int:
 
 
 def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None:
-    """Write weights, configurations, tokenizer and model card."""
+    """Write weights, configurations and tokenizer."""
     assert quantize is None, "QUANTIZATIONS is empty"
     with extra("huggingface"):
         import transformers
     transformers.utils.logging.disable_progress_bar()
     config = saved.network.config
-    marian = config.norm == "post"
-    model_class = (
-        transformers.MarianMTModel if marian else transformers.PegasusForConditionalGeneration
-    )
-    config_class = transformers.MarianConfig if marian else transformers.PegasusConfig
+    model_class, config_class = (getattr(transformers, name) for name in _names(config))
     theirs = model_class(config_class(**_settings(config))).eval()
     theirs.load_state_dict(_weights(saved.network, theirs.state_dict()))
     theirs.generation_config = transformers.GenerationConfig(
@@ -106,24 +102,22 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
     )
     theirs.save_pretrained(folder)
     _write_tokenizer(saved, folder, longest(config))
-    card = model_card(
-        config,
-        saved.parameters,
-        (saved.src_lang, saved.tgt_lang),
-        saved.provenance,
-        library="transformers",
-        usage=_usage(config, model_class.__name__),
-    )
-    (folder / CARD).write_text(card, encoding="utf-8", newline="\n")
 
 
-def _usage(config: ModelConfig, model_class: str) -> str:
-    """How to use it, and what is not as in seq2seq."""
+def usage(config: ModelConfig) -> str:
+    """For the model card, and what is not as in seq2seq."""
     return _USAGE.format(
-        model_class=model_class,
+        model_class=_names(config)[0],
         longest=longest(config),
         why=", which seq2seq can translate" if config.positions == "sinusoidal" else "",
     )
+
+
+def _names(config: ModelConfig) -> tuple[str, str]:
+    """Of the classes of model and configuration."""
+    if config.norm == "post":
+        return "MarianMTModel", "MarianConfig"
+    return "PegasusForConditionalGeneration", "PegasusConfig"
 
 
 def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:

@@ -17,10 +17,11 @@ from seq2seq.config import ModelConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.files import read_bytes, read_checkpoint, read_json, weights_in
-from seq2seq.interop.renamed import check_matrices, network_of, position_settings, tie
+from seq2seq.interop.renamed import check_matrices, position_settings, tie
 from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
 from seq2seq.model_folder import SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
+from seq2seq.nn.weights import network_of
 
 NORMS = {"marian": "post", "pegasus": "pre"}
 FIELDS = {

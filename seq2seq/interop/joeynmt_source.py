@@ -16,10 +16,11 @@ from seq2seq.errors import ModelFolderError
 from seq2seq.interop.files import read_bytes, read_checkpoint, read_text, weights_in
 from seq2seq.interop.joeynmt_names import ACTIVATIONS, alternating, their_name, with_features
 from seq2seq.interop.refusal import refuse
-from seq2seq.interop.renamed import check_matrices, network_of, tie
+from seq2seq.interop.renamed import check_matrices, tie
 from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
 from seq2seq.model_folder import SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
+from seq2seq.nn.weights import network_of
 from seq2seq.text.piece_order import restricted
 from seq2seq.text.subwords import Subwords
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.config import ModelConfig
+from seq2seq.config import EOS_ID, ModelConfig
 from seq2seq.engine import ScoringEngine
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
@@ -33,9 +33,42 @@ from seq2seq.nn.transformer import Transformer
 if TYPE_CHECKING:
     from seq2seq.interop.onnx_graph import Graph
 
+LIBRARY = "onnx"
 QUANTIZATIONS = ()
 ABILITIES: Abilities = {**MODEL, "activation": ("relu", "gelu", "silu", "swiglu")}
 LOWEST = torch.finfo(torch.float32).min
+_USAGE = """\
+seq2seq-lightning wrote it as two graphs. Greedy search with them:
+
+```python
+import numpy
+import onnxruntime
+import sentencepiece
+
+src = sentencepiece.SentencePieceProcessor(model_file="subwords.src.model")
+tgt = sentencepiece.SentencePieceProcessor(model_file="subwords.tgt.model")
+encoder, decoder = (
+    onnxruntime.InferenceSession(name, providers=["CPUExecutionProvider"])
+    for name in ("encoder.onnx", "decoder.onnx")
+)
+ids = numpy.array([[*src.encode("A sentence."), {eos_id}]])  # (B, S): the end token is last
+src_lens = numpy.array([ids.shape[1]])  # (B,): shorter ones are padded with 0
+(memory,) = encoder.run(None, {{"src": ids, "src_lens": src_lens}})
+tokens = numpy.array([int(decoder.get_modelmeta().custom_metadata_map["start_id"])])  # (B,)
+cache, said = memory[:, :, :, :, :0], []
+while len(said) < {most}:
+    inputs = {{"tokens": tokens, "cache": cache, "memory": memory, "src_lens": src_lens}}
+    logits, cache = decoder.run(None, inputs)
+    logits[:, :3] = -numpy.inf  # padding, unknown, start
+    tokens = logits.argmax(axis=1)
+    if tokens[0] == {eos_id}:
+        break
+    said.append(int(tokens[0]))
+print(tgt.decode(said))
+```
+
+On the command line: `seq2seq translate --engine onnx MODEL FILE`, MODEL being this folder.
+"""
 
 
 def obstacles(config: ModelConfig) -> list[str]:
@@ -63,6 +96,12 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
         from seq2seq.interop.onnx_graph import Graph
     onnx.save(encoder(saved.network, Graph()), folder / ENCODER)
     onnx.save(decoder(saved.network, Graph()), folder / DECODER)
+
+
+def usage(config: ModelConfig) -> str:
+    """For the model card."""
+    most = "2 * ids.shape[1] + 10" if longest(config) is None else f"{longest(config)}"
+    return _USAGE.format(eos_id=EOS_ID, most=most)
 
 
 def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:

@@ -1,19 +1,16 @@
-"""Our network with the weights of another toolkit, where only the names differ."""
+"""What the weights of another toolkit, where only the names differ, say of the settings."""
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from seq2seq.config import ModelConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.nn.embedding import sinusoids
-from seq2seq.nn.transformer import Transformer
 
 TIES = {
     # source and target embedding are equal, target embedding and output projection are equal
@@ -69,45 +66,3 @@ def check_matrices(path: Path, weights: Mapping[str, Tensor], names: Iterable[st
             raise ModelFolderError(
                 f"{path} is damaged: {name} is {tuple(weights[name].shape)}, expected a matrix."
             )
-
-
-def network_of(
-    path: Path,
-    config: ModelConfig,
-    weights: Mapping[str, Tensor],
-    their_name: Callable[[str], str] = str,
-    ignored: Collection[str] = (),
-) -> Transformer:
-    """weights: in our order, under the names that their_name gives to ours. ModelFolderError names
-    one that is missing, of another shape or, if it is not among `ignored`, extra."""
-    for name, shape in _shapes(path, config, len(weights)).items():
-        tensor = weights.get(their_name(name))
-        if tensor is None or tensor.shape != shape:
-            what = "is missing" if tensor is None else f"is {tuple(tensor.shape)}"
-            raise ModelFolderError(
-                f"{path}: the weights do not fit the settings: {their_name(name)} {what}, "
-                f"expected {tuple(shape)}."
-            )
-    found = Transformer(config).eval()
-    with torch.no_grad():
-        for name, parameter in found.named_parameters():
-            parameter.copy_(weights[their_name(name)])
-    read = {their_name(name) for name, _ in found.named_parameters(remove_duplicate=False)}
-    if left := weights.keys() - read - set(ignored):
-        raise ModelFolderError(
-            f"{path}: the weights do not fit the settings: {min(left)} is extra."
-        )
-    return found
-
-
-def _shapes(path: Path, config: ModelConfig, weights: int) -> dict[str, torch.Size]:
-    """Of all parameters by our names; of layers, which each have some, one more than there are
-    weights is enough. Settings of any size take no memory."""
-    stacks = {name: getattr(config, name) for name in ("encoder_layers", "decoder_layers")}
-    enough = {name: min(layers, weights + 1) for name, layers in stacks.items()}
-    try:
-        with torch.device("meta"):
-            network = Transformer(replace(config, **enough))
-    except (OverflowError, RuntimeError, TypeError):  # torch has one for each kind of overflow
-        raise ModelFolderError(f"{path} is damaged: no network is so large.") from None
-    return {name: parameter.shape for name, parameter in network.named_parameters()}

@@ -13,8 +13,8 @@ from seq2seq.config import one_of
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.formats import SOURCES
 from seq2seq.model_card import front_matter
-from seq2seq.model_folder import CARD, SavedModel
-from seq2seq.provenance import File, Provenance, sha256_of
+from seq2seq.model_folder import SavedModel
+from seq2seq.provenance import CARD, File, Provenance, sha256_of
 
 
 class Source(Protocol):

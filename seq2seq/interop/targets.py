@@ -18,11 +18,17 @@ from seq2seq.errors import ModelFolderError
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
 from seq2seq.interop.refusal import refuse
+from seq2seq.model_card import model_card
 from seq2seq.model_folder import EXPORTED, SavedModel, find_model, load_languages, load_model
+from seq2seq.provenance import CARD
 
 
 class Target(Protocol):
     """The module of a library. Importing it, and asking what it can represent, needs no library."""
+
+    @property
+    def LIBRARY(self) -> str:
+        """What the Hugging Face Hub calls it."""
 
     @property
     def QUANTIZATIONS(self) -> Sequence[str]:
@@ -36,6 +42,9 @@ class Target(Protocol):
 
     def export(self, saved: SavedModel, folder: Path, quantize: str | None) -> None:
         """Write its own files into an empty folder; the model has no obstacles."""
+
+    def usage(self, config: ModelConfig) -> str:
+        """For the model card: how to translate with these files, and what is not as in seq2seq."""
 
     def engine(self, exported: Exported, device: str, precision: str) -> ScoringEngine:
         """What was written, ready to translate: device is torch's name of it, or "auto"; precision
@@ -58,7 +67,8 @@ def reach(config: ModelConfig) -> str:
 
 
 def export(saved: SavedModel, name: str, folder: Path, quantize: str | None = None) -> Exported:
-    """Write a new folder, or raise one ConfigError about everything that cannot be represented."""
+    """Write a new folder with its model card, or raise one ConfigError about everything that cannot
+    be represented."""
     to, config = target(name), saved.network.config
     obstacles = to.obstacles(config)
     if quantize not in (None, *to.QUANTIZATIONS):
@@ -76,6 +86,15 @@ def export(saved: SavedModel, name: str, folder: Path, quantize: str | None = No
     to.export(saved, folder, quantize)
     exported = Exported(folder, about, saved.src_subwords, saved.tgt_subwords)
     exported.write()
+    card = model_card(
+        config,
+        saved.parameters,
+        (saved.src_lang, saved.tgt_lang),
+        saved.provenance,
+        library=to.LIBRARY,
+        usage=f"{to.usage(config)}\nWeights are stored in {about.quantization}.",
+    )
+    (folder / CARD).write_bytes(card.encode("utf-8", "backslashreplace"))
     return exported
 
 

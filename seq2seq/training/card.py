@@ -9,15 +9,9 @@ from pytorch_lightning.utilities import rank_zero_info
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelFolderError, UserError
 from seq2seq.evaluation.metrics import Score
-from seq2seq.model_folder import (
-    CARD,
-    PROVENANCE,
-    WEIGHTS,
-    find_model,
-    load_provenance,
-    save_provenance,
-)
-from seq2seq.provenance import with_corpora
+from seq2seq.model_facts import load_provenance, save_provenance
+from seq2seq.model_folder import WEIGHTS, find_model
+from seq2seq.provenance import CARD, PROVENANCE, with_corpora
 from seq2seq.training.datamodule import CorpusDataModule
 
 

@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_only
 
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
-from seq2seq.model_folder import as_parent
+from seq2seq.model_facts import as_parent
 from seq2seq.provenance import Provenance, Score, Training, Weights, with_command, with_corpora
 from seq2seq.software import software
 from seq2seq.training.hardware import hardware

@@ -12,6 +12,7 @@ from seq2seq.data import origin as module
 from seq2seq.data.corpus import CorpusFiles, stream_pairs
 from seq2seq.data.origin import origin, terms_beside
 from seq2seq.data.store import store_of
+from seq2seq.errors import CorpusError
 from seq2seq.provenance import Corpus
 
 PAIRS = [("one", "eins"), ("two", "zwei"), ("", "drei")]
@@ -127,3 +128,9 @@ def test_the_terms_beside_the_files_are_kept_once_and_whole() -> None:
         "two/SOURCE.md": "caf�",
         "two/a.SOURCE.md": "# a",
     }
+
+
+def test_terms_that_cannot_be_read_are_named() -> None:
+    Path("one/SOURCE.md").mkdir(parents=True)
+    with pytest.raises(CorpusError, match=r"^one/SOURCE\.md cannot be read: Is a directory\.$"):
+        terms_beside([Path("one/a")])

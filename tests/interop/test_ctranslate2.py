@@ -20,6 +20,7 @@ from seq2seq.decoding.search import length_penalty
 from seq2seq.engine import ModelStepper, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.interop.targets import export
+from seq2seq.model_card import front_matter
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.sentence import Sentence
 from seq2seq.translation import BLANK
@@ -263,6 +264,28 @@ def test_a_translator_takes_a_model_a_run_and_what_was_exported(
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize("name", ["ctranslate2", "onnx"])
+def test_the_example_of_the_model_card_prints_our_greedy_translation(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = replace(brief_model(), src_lang="en", tgt_lang="de", provenance={"license": "mit"})
+    export(saved, name, tmp_path)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    header = front_matter(card)
+    assert (header["library_name"], header["language"]) == (name, ["en", "de"])
+    assert header["license"] == "mit"
+    assert "Weights are stored in fp32." in card
+    monkeypatch.chdir(tmp_path)
+    example = card.split("```python\n")[1].split("```")[0].replace("beam_size=5", "beam_size=1")
+    native = Translator(NativeEngine(saved.network), saved.src_subwords, saved.tgt_subwords)
+    expected = native.with_config(SearchConfig(beam=1)).translate(TEXTS)
+    ending = [n for n, text in enumerate(expected) if 1 < len(text.split()) < 9]
+    assert ending
+    for number in ending:
+        exec(example.replace("A sentence.", TEXTS[number]), {})
+        assert capsys.readouterr().out == f"{expected[number]}\n"
+
+
 @pytest.mark.parametrize("quantize", ["int8", "int8_bfloat16", "float16"])
 def test_a_quantised_export_is_smaller_nearly_alike_and_leaves_the_model_as_it_is(
     quantize: str, tmp_path: Path
@@ -290,7 +313,7 @@ def test_its_own_translator_needs_nothing_else(joint: bool, tmp_path: Path) -> N
     vocabularies = {"shared_vocabulary.json"}
     if not joint:
         vocabularies = {"source_vocabulary.json", "target_vocabulary.json"}
-    ours = {"seq2seq.json", "subwords.src.model", "subwords.tgt.model"}
+    ours = {"seq2seq.json", "subwords.src.model", "subwords.tgt.model", "README.md"}
     theirs = {"config.json", "model.bin", *vocabularies}
     assert {path.name for path in tmp_path.iterdir()} == ours | theirs
     for name in ours:

@@ -12,6 +12,7 @@ from seq2seq.config import EOS_ID, PAD_ID, UNK_ID, SearchConfig, SubwordConfig
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
+from seq2seq.interop import targets
 from seq2seq.interop.huggingface import export, obstacles
 from seq2seq.interop.targets import load
 from seq2seq.model_folder import SavedModel, save_model
@@ -107,7 +108,7 @@ def test_the_example_of_the_model_card_prints_our_greedy_translation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = speller(**ENDING)
-    export(saved, tmp_path)
+    targets.export(saved, "huggingface", tmp_path)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     exec(card.split("```python\n")[1].split("```")[0], {})

@@ -27,7 +27,8 @@ from seq2seq.interop.huggingface import export, obstacles
 from seq2seq.interop.huggingface_source import read
 from seq2seq.interop.vocabulary import SpecialIds, vocabulary
 from seq2seq.model_card import front_matter
-from seq2seq.model_folder import SavedModel, load_model, load_provenance, save_model
+from seq2seq.model_facts import load_provenance
+from seq2seq.model_folder import SavedModel, load_model, save_model
 from seq2seq.text.piece_order import as_entry, reordered, text_pieces
 from seq2seq.text.subwords import Subwords
 from seq2seq.translator import Translator

@@ -15,7 +15,7 @@ from seq2seq.cli import main
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop import sources
 from seq2seq.interop.formats import SOURCES
-from seq2seq.model_folder import load_provenance
+from seq2seq.model_facts import load_provenance
 
 WITHOUT_LIBRARIES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "ctranslate2": (write_tiny, "model.bin"),

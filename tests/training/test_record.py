@@ -19,7 +19,8 @@ from small_runs import Run, settings, write_reverse_corpus
 
 from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu, evaluate
-from seq2seq.model_folder import load_model, load_provenance, save_model
+from seq2seq.model_facts import load_provenance
+from seq2seq.model_folder import load_model, save_model
 from seq2seq.training import record
 from seq2seq.training.module import TranslationModule
 
