@@ -7,6 +7,7 @@ Nothing in it can run code. Both subword files are always there, the same one tw
 import dataclasses
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ def save_model(model: SavedModel, folder: Path) -> None:
         (new / SRC_SUBWORDS).write_bytes(model.src_subwords.serialized)
         (new / TGT_SUBWORDS).write_bytes(model.tgt_subwords.serialized)
         (new / CONFIG).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        shutil.copymode(new / CONFIG, new / WEIGHTS)  # safetensors shuts out everybody else
         write_provenance(new, model.provenance, card)
         for name in (WEIGHTS, SRC_SUBWORDS, TGT_SUBWORDS, PROVENANCE, CARD, CONFIG):
             os.replace(new / name, folder / name)
@@ -171,9 +173,12 @@ def read_description(path: Path) -> dict[str, Any]:
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
-        return load_file(path)
+        with path.open("rb"):  # safetensors says of one that may not be read that it is not there
+            return load_file(path)
     except FileNotFoundError:
         raise ModelFolderError(f"{path} does not exist.") from None
+    except PermissionError:
+        raise ModelFolderError(f"{path} may not be read: permission denied.") from None
     except (SafetensorError, OSError) as error:
         raise ModelFolderError(f"{path} is damaged: {error}.") from None
 

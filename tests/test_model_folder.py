@@ -365,3 +365,28 @@ def test_a_save_that_is_interrupted_leaves_nothing_that_looks_like_a_model(
     assert sorted(tmp_path.iterdir()) == sorted(done)
     with pytest.raises(ModelFolderError, match=r"config\.json"):
         load_model(tmp_path)
+
+
+def test_whoever_may_read_one_file_may_read_them_all(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        save_model(random_model(), tmp_path / "model")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()}
+    assert set(modes.values()) == {0o644}, modes
+
+
+def test_weights_that_may_not_be_read_are_not_said_to_be_missing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def refusing(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "weights.safetensors":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(ModelFolderError, match=r"weights\.safetensors may not be read"):
+        load_model(folder)

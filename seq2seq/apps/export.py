@@ -20,7 +20,7 @@ from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.interop.extras import TARGETS
-from seq2seq.provenance import with_command
+from seq2seq.provenance import with_command, without_scores
 
 if TYPE_CHECKING:
     from seq2seq.interop.agreement import Agreement
@@ -53,11 +53,12 @@ def run(args: argparse.Namespace) -> int:
     from seq2seq.model_facts import load_provenance
     from seq2seq.model_folder import find_model, load_model
 
+    known, words = load_provenance(args.model), ["--to", args.to]
+    if args.quantize is not None:
+        known, words = without_scores(known), [*words, "--quantize", args.quantize]
     saved = replace(
         load_model(args.model),
-        provenance=with_command(
-            load_provenance(args.model), "export", args.model, "--to", args.to, args.output
-        ),
+        provenance=with_command(known, "export", args.model, *words, args.output),
     )
     args.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.output.parent, prefix=".exporting-") as scratch:

@@ -20,13 +20,16 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_info
+from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-defined]
+    MisconfigurationException,
+)
 
 from seq2seq.allocator import keep_freed_memory
-from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.config import ModelConfig, SearchConfig, at_least
 from seq2seq.errors import ConfigError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, load_languages
-from seq2seq.training.callbacks import BestModelFolder, CleanStop, ProgressBar
+from seq2seq.training.callbacks import BestModelFolder, CleanStop, LastValidation, ProgressBar
 from seq2seq.training.checkpoints import (
     BEST,
     FOLDER,
@@ -132,6 +135,10 @@ class TranslationCLI(LightningCLI):
     def _parse_ckpt_path(self) -> None:
         """Nothing: settings on the command line win over a checkpoint's."""
 
+    def _set_seed(self) -> None:
+        at_least("seed_everything", self._get(self.config, "seed_everything"), 0)
+        super()._set_seed()
+
     def before_instantiate_classes(self) -> None:
         settings = self.config[self.subcommand]
         run = Path(settings.run)
@@ -167,7 +174,11 @@ class TranslationCLI(LightningCLI):
             init_from=self._get(self.config_init, "init_from"),
             output=run,
         )
-        self.trainer = self.instantiate_trainer(**self._run_services(run))
+        services = self._run_services(run)
+        try:
+            self.trainer = self.instantiate_trainer(**services)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def _run_services(self, run: Path) -> dict[str, Any]:
         """Trainer settings that follow from the run folder, the recipe and the device."""
@@ -189,8 +200,7 @@ class TranslationCLI(LightningCLI):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
         steps = settings.val_check_interval
         if isinstance(steps, int):
-            # It counts steps, for Lightning batches. A short run is validated too: at its end.
-            steps = min(steps, settings.max_steps) if settings.max_steps > 0 else steps
+            # It counts steps, for Lightning batches.
             services["val_check_interval"] = steps * settings.accumulate_grad_batches
         if settings.precision is None:
             # What is scored is what `translate` gives, so only training is in a lower precision.
@@ -243,7 +253,8 @@ def _fit_callbacks(run: Path, recipe: Recipe, record: Record) -> list[Any]:
     averages = [] if ema is None else [ema]
     # A run goes on from the last checkpoints, or from the one of a clean stop: what those must hold
     # of a step is done before they are written.
-    return [*watch, record, *averages, stored, CleanStop(folder), stop, best, last, choice]
+    ends = [LastValidation(), CleanStop(folder), stop]
+    return [*watch, record, *averages, stored, *ends, best, last, choice]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:
@@ -273,5 +284,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     keep_freed_memory()
     _quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
-    TranslationCLI()
+    try:
+        TranslationCLI()
+    except MisconfigurationException as error:
+        raise ConfigError(str(error)) from None
     return 0

@@ -176,8 +176,8 @@ def _translate(
             for found, line in zip(stream, again, strict=True):
                 part.append((line, found))
                 if len(part) == LOOKED_AT or asked == Asked():
-                    finish(part)
-                    part = []
+                    ready, part = part, []  # what interrupts it must not write it twice
+                    finish(ready)
         finally:
             finish(part)
     required.tell()

@@ -6,6 +6,7 @@ SentencePiece models as they are.
 """
 
 import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -101,6 +102,7 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
         num_beams=1,
     )
     theirs.save_pretrained(folder)
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # for others to read
     _write_tokenizer(saved, folder, longest(config))
 
 

@@ -18,4 +18,4 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     dropped = min(round(rate * 256), 255)
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
-    return x * kept.to(x.dtype).mul_(256 / (256 - dropped))
+    return (x * kept).mul_(256 / (256 - dropped))  # the factor itself would be rounded to bf16

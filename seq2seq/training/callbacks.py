@@ -64,6 +64,22 @@ class BestModelFolder(Callback):
         save_model(replace(module.saved_model(), provenance=known), self.folder)
 
 
+class LastValidation(Callback):
+    """The last step of a run is validated too, whatever the interval: nothing learned is lost."""
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_index: int,
+    ) -> None:
+        last_epoch = trainer.current_epoch + 1 == trainer.max_epochs and trainer.is_last_batch
+        if trainer.global_step == trainer.max_steps or last_epoch:
+            trainer.should_stop = True  # Lightning validates before it stops
+
+
 class CleanStop(Callback):
     """Ctrl-C and SIGTERM let the step end, write a checkpoint and stop; a second one stops at once.
 
@@ -122,7 +138,7 @@ class CleanStop(Callback):
     @staticmethod
     def _validation_is_due(trainer: pl.Trainer) -> bool:
         done = trainer.fit_loop.epoch_loop.total_batch_idx + 1
-        return done % trainer.val_check_batch == 0  # type: ignore[operator]
+        return trainer.should_stop or done % trainer.val_check_batch == 0  # type: ignore[operator]
 
 
 class ProgressBar(TQDMProgressBar):

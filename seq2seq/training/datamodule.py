@@ -8,6 +8,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from seq2seq.config import SubwordConfig, SubwordSampling, at_least
+from seq2seq.data.batch import round_up
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
 from seq2seq.data.dataset import ResumableLoader, TextBatch, TextBatches, TrainingBatches
 from seq2seq.data.lines import read_lines
@@ -167,7 +168,7 @@ class CorpusDataModule(pl.LightningDataModule):
         return self._text_loader("predict")
 
     def longest(self) -> tuple[str, int]:
-        """The corpus with the longest sentence, and its subwords with the end token."""
+        """The corpus with the longest sentence, and the positions that it takes."""
         found = {name: int(self._lengths(pairs).max()) + 1 for name, pairs in self.texts.items()}
         if self.samplers:
             found["train"] = self.longest_training_side
@@ -189,10 +190,10 @@ class CorpusDataModule(pl.LightningDataModule):
 
     @property
     def longest_training_side(self) -> int:
-        """Subwords of the longest sentence to train on, with the end token."""
+        """Positions of the longest sentence to train on: with the end token, filled up."""
         sampled = (self.subword_sampling.src, self.subword_sampling.tgt) != (None, None)
         longest = max(sampler.longest for sampler in self.samplers)
-        return self.max_length + 1 if sampled else longest
+        return round_up(self.max_length + 1 if sampled else longest, self._multiple)
 
     @property
     def _on_gpu(self) -> bool:

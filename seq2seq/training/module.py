@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
 from seq2seq.config import EOS_ID, ModelConfig, SearchConfig
@@ -102,6 +103,9 @@ class TranslationModule(pl.LightningModule):
             if recipe.compile:
                 self.network.compile(dynamic=True)  # the step's call; search runs as it is
             self.config = self.network.config
+            # Tables of sinusoids grow where they are needed, in each process for itself.
+            derived = [name for name, _ in self.named_buffers()]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, derived)
         self.data.start_id = self.network.start_id
         self._check_lengths()
 
@@ -131,8 +135,9 @@ class TranslationModule(pl.LightningModule):
         name, longest = self.data.longest()
         if limit is not None and longest > limit:
             raise SentenceError(
-                f"data.{name} has a sentence of {longest} subwords, the end token counted, but "
-                f"model.max_positions={limit}; raise it, or lower data.max_length for training."
+                f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
+                f"what fills up to a multiple of 8 counted, but model.max_positions={limit}; raise "
+                f"it, or lower data.max_length for training."
             )
 
     def _refuse_other_architecture(self, stored: dict[str, Any], origin: str) -> None:
@@ -247,7 +252,8 @@ class TranslationModule(pl.LightningModule):
         # A fused optimizer looks at this on the device, and then changes nothing.
         optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
         self.log("grad_norm", norm, prog_bar=True)
-        self.log("lr", optimizer.param_groups[0]["lr"], prog_bar=True)
+        # A number would be sent to the device, which would have to be waited for.
+        self.log("lr", torch.tensor(optimizer.param_groups[0]["lr"]), prog_bar=True)
 
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
@@ -337,9 +343,9 @@ class TranslationModule(pl.LightningModule):
     def on_test_end(self) -> None:
         found = {}
         for name in self.data.test:
-            best = self._gather(name)
-            references = [pair.tgt for pair in self.data.texts[f"test/{name}"]]
-            hypotheses = [translation.text for translation in best]
+            best, pairs = self._gather(name), self.data.texts[f"test/{name}"]
+            references = [pairs[index].tgt for index in best]
+            hypotheses = [translation.text for translation in best.values()]
             scores = evaluate(hypotheses, [references], self.data.tgt_lang)
             found[name] = scores
             for score in scores:
@@ -354,8 +360,8 @@ class TranslationModule(pl.LightningModule):
     def on_predict_end(self) -> None:
         pairs, best = self.data.texts["predict"], self._gather("predict")
         rows = (
-            {"index": i, "source": pair.src, "translation": each.text, "score": each.score}
-            for i, (pair, each) in enumerate(zip(pairs, best, strict=True))
+            {"index": i, "source": pairs[i].src, "translation": each.text, "score": each.score}
+            for i, each in best.items()
         )
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         self._write("predictions.jsonl", lines)
@@ -366,11 +372,11 @@ class TranslationModule(pl.LightningModule):
         self._hypotheses.setdefault(name, []).extend(zip(batch.indices, best, strict=True))
         return best
 
-    def _gather(self, name: str) -> list[Translation]:
-        """The best translation of every line, in order, from all processes."""
+    def _gather(self, name: str) -> dict[int, Translation]:
+        """Index -> best translation, in order, from all processes: of every line, unless the
+        trainer limits batches."""
         parts = gathered(self._hypotheses.pop(name, []))
-        by_index = {index: translation for part in parts for index, translation in part}
-        return [by_index[index] for index in sorted(by_index)]
+        return dict(sorted(pair for part in parts for pair in part))
 
     @rank_zero_only
     def _write(self, name: str, lines: Iterable[str]) -> None:

@@ -1,5 +1,6 @@
 """What `seq2seq export` prints and writes, and what it refuses."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import torch
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SubwordConfig
 from seq2seq.interop import ctranslate2
-from seq2seq.model_folder import SavedModel, save_model
+from seq2seq.model_folder import SavedModel, load_model, save_model
 from seq2seq.nn.transformer import Transformer
+from seq2seq.provenance import Corpus, Score
 from seq2seq.text.subwords import Subwords, train_subwords
 
 LINES = ["kare mino", "", "tosu", "mino & kare tosu", "  "]
@@ -144,3 +146,18 @@ def test_a_text_without_a_line_that_it_takes_is_named(capsys: pytest.CaptureFixt
     save_tiny_model(Path("run/model"), positions="learned", max_positions=3)
     said = error_of(capsys, "out", "--check-src", "dev.en")
     assert "--check-src has no line of less than 3 subwords" in said
+
+
+@needs_library
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_scores_stay_on_the_card_unless_the_weights_are_others(quantize: str | None) -> None:
+    score = Score(name="BLEU", value=12.5, signature="nrefs:1")
+    data = Corpus(role="test", name="news", pairs=5, files=[], scores=[score])
+    saved = load_model("run")
+    save_model(replace(saved, provenance={"data": [data]}), Path("run/model"))
+    words = [] if quantize is None else ["--quantize", quantize]
+    assert main(["export", "run", "--to", "ctranslate2", "out", "--check", "0", *words]) == 0
+    card = Path("out/README.md").read_text()
+    assert ("12.5" in card) == (quantize is None)
+    command = " ".join(["seq2seq export run --to ctranslate2", *words, "out"])
+    assert f"{command}\n" in card

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from test_translator import LINES, TEXTS, random_network, subwords
 from seq2seq.apps.translate import SAME_OUTPUT
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
+from seq2seq.data.output import Output
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NativeEngine
@@ -289,3 +290,24 @@ def test_ctrl_c_in_a_terminal_is_one_line_and_status_130(here: Path, workers: st
     assert said.count("\n") == 1
     finished = unfinished.read_text().count("\n")
     assert f"Lines finished: {finished}, in" in said
+
+
+def test_ctrl_c_between_lines_that_are_ready_writes_none_twice(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = ["--token-scores", "--output", "out"]
+    expected = translated(here, "--token-scores")
+    write = Output.write
+
+    def writing(self: Output, rows: Iterable[str]) -> None:
+        write(self, rows)
+        if self.done == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Output, "write", writing)
+        patch.setattr("seq2seq.apps.translate.LOOKED_AT", 4)
+        assert translate(*told) == 130
+    assert (here / ".out.unfinished").read_bytes().count(b"\n") == 3
+    assert translate(*told, "--resume") == 0
+    assert rounded((here / "out").read_bytes()) == rounded(expected)

@@ -89,3 +89,13 @@ def test_a_transposed_tensor_is_dropped_like_any_other_and_not_written_into() ->
     out = dropout(x.T, 0.5)
     assert ((out == 0) | (out == 2 * x.T)).all()
     assert x.equal(torch.arange(1.0, 36).view(5, 7))
+
+
+def test_the_mean_stays_in_bf16_as_well() -> None:
+    # 256 / (256 - 26) is no number of bf16: rounded, it would take 0.3 % of the mean.
+    inputs = torch.rand(2_000_000).bfloat16()
+    rounded = 26 / 256
+    kept = dropout(inputs, 0.1).double()
+    spread = (rounded / (1 - rounded) * float(inputs.double().square().sum())) ** 0.5
+    assert abs(float(kept.sum() - inputs.double().sum())) <= 5 * spread
+    assert 5 * spread < 0.002 * float(inputs.double().sum())

@@ -17,6 +17,7 @@ from small_runs import Run, settings
 from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
+from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.translator import Translator
 
 
@@ -314,3 +315,111 @@ def test_a_compiled_network_learns_the_same_from_one_graph_for_all_shapes(corpus
         checkpoint = torch.load(f"{compiled}/checkpoints/step=8.ckpt", weights_only=True)
         weights.append(checkpoint["state_dict"])
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({"trainer__max_steps": 5, "trainer__val_check_interval": 3}, [3, 5]),
+        ({"trainer__max_steps": 3, "trainer__val_check_interval": 1000}, [3]),
+        (
+            {
+                "trainer__max_steps": 3,
+                "trainer__val_check_interval": 2,
+                "trainer__accumulate_grad_batches": 2,
+            },
+            [2, 3],
+        ),
+    ],
+)
+def test_the_last_step_is_validated_whatever_the_interval(
+    corpus: Path, run: Run, limits: dict[str, int], steps: list[int]
+) -> None:
+    assert run("fit", *settings(**limits)) == 0
+    found = sorted(int(path.stem[5:]) for path in Path("run/checkpoints").glob("step=*.ckpt"))
+    assert found == steps
+    rows = [json.loads(line) for line in Path("run/candidates.jsonl").read_text().splitlines()]
+    assert all(set(row["steps"]) <= set(steps) for row in rows)
+
+
+def test_the_last_epoch_ends_with_a_validation(corpus: Path, run: Run) -> None:
+    epochs = {"trainer__max_steps": -1, "trainer__max_epochs": 2}
+    assert run("fit", *settings(**epochs, trainer__val_check_interval=10**6)) == 0
+    (only,) = Path("run/checkpoints").glob("step=*.ckpt")
+    steps = [int(row["step"]) for row in metrics(Path("run")) if row["loss"]]
+    assert int(only.stem[5:]) >= max(steps) > 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"training__betas": "[0.9,1.0]"}, r"training\.betas=\[0\.9, 1\.0\] are no decay rates"),
+        ({"seed_everything": -5}, r"seed_everything=-5"),
+        ({"trainer__val_check_interval": 0.5}, r"val_check_interval"),
+        ({"trainer__strategy": "nonsense"}, r"nonsense"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_one_line(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    said: str,
+) -> None:
+    assert run("fit", *settings(**changes)) == 2
+    error = capsys.readouterr().err
+    assert re.search(rf"(?m)^error: .*{said}", error)
+    assert "Traceback" not in error
+
+
+def test_some_batches_are_tested_and_predicted_on_their_own_lines(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(data__batch_tokens=64)) == 0
+    capsys.readouterr()
+    assert run("test", "--config", "run/config.yaml", "--trainer.limit_test_batches", "2") == 0
+    told = json.loads(Path("run/test/small.json").read_text())
+    assert 0 < len(told["references"]) < 40
+    lines = Path("test.tgt").read_text().splitlines()
+    assert set(told["references"]) <= set(lines)
+    bleu_of_these = bleu(told["translations"], [told["references"]])
+    assert f"small: {bleu_of_these}" in capsys.readouterr().out
+    limit = ["--trainer.limit_predict_batches", "2"]
+    assert run("predict", "--config", "run/config.yaml", "--data.predict", "test.src", *limit) == 0
+    sources = Path("test.src").read_text().splitlines()
+    rows = [json.loads(r) for r in Path("run/predictions.jsonl").read_text().splitlines()]
+    assert 0 < len(rows) < 40
+    assert all(row["source"] == sources[row["index"]] for row in rows)
+
+
+@pytest.mark.slow
+def test_a_sentence_that_only_one_of_two_processes_sees_may_be_of_any_length(corpus: Path) -> None:
+    for side in ("src", "tgt"):
+        for name in ("train", "valid"):
+            with Path(f"{name}.{side}").open("a") as file:
+                file.write(" ".join(["ba", "de"] * 150) + "\n")
+    ddp = {"trainer__devices": 2, "trainer__strategy": "ddp", "trainer__max_steps": 30}
+    long = {"data__max_length": 400, "trainer__val_check_interval": 5}
+    fit = [sys.executable, "-m", "seq2seq", "fit", *map(str, settings(**ddp, **long))]
+    done = subprocess.run(fit, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory")
+@pytest.mark.parametrize(("positions", "status"), [(8, 0), (7, 2)])
+def test_learned_positions_must_hold_what_batches_are_filled_up_to(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    positions: int,
+    status: int,
+) -> None:
+    monkeypatch.setattr(CorpusDataModule, "_on_gpu", property(lambda self: True))
+    learned = {"model__positions": "learned", "model__max_positions": positions}
+    words = {"data__subwords__src_vocab_size": 400, "data__subwords__tgt_vocab_size": 400}
+    changes = {**learned, **words, "trainer__max_steps": 2, "data__workers": 0}
+    assert run("fit", *settings(**changes)) == status
+    if status:
+        assert "of 8 subwords" in capsys.readouterr().err
