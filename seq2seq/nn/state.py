@@ -1,4 +1,4 @@
-"""What changes while decoding, owned by the caller; modules hold parameters only.
+"""What changes while decoding, owned by the caller; modules hold parameters and fixed tables only.
 
 A state of width W decodes W beams for each of B sentences: R = B * W rows, the beams of one
 sentence next to each other. Beams share their sentence: its source is projected once, and what
