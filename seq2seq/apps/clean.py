@@ -3,7 +3,7 @@
 The corpus is two text files or one PATH with both sides, and stays as it is. A rejected pair is a
 line of rule TAB line number TAB source TAB target, with tab, carriage return, newline and backslash
 written as \\t, \\r, \\n and \\\\; kept and rejected pairs together are the corpus, nothing is lost.
-Files appear complete or not at all; those named .gz or .zst are packed.
+Files appear complete or not at all; those named .gz or .zst are packed. A device is written to.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 from seq2seq.apps.inspect import add_limits, check_limits, corpus_files, progress
 from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
 from seq2seq.data.lines import PACKERS
+from seq2seq.data.output import check_not_taken, in_place
 from seq2seq.errors import ConfigError
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\r": r"\r", "\n": r"\n"})
@@ -59,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Sort every pair into one of the outputs, tell how many went where."""
     check_limits(args)
+    _check(args)
     outputs: list[Path] = [*args.output, args.rejected]
-    _check(args, outputs)
     cleaning = Cleaning(
         files=corpus_files("SRC TGT", args.corpus),
         rules=args.rules,
@@ -69,15 +70,17 @@ def run(args: argparse.Namespace) -> None:
         max_words=args.max_words,
         max_ratio=args.max_ratio,
     )
-    unfinished = [path.with_name(f".{path.name}.unfinished") for path in outputs]
+    unfinished = {
+        path: path.with_name(f".{path.name}.unfinished") for path in outputs if not in_place(path)
+    }
     try:
-        counts = _sort(cleaning, outputs, unfinished)
-        for path, output in zip(unfinished, outputs, strict=True):
+        counts = _sort(cleaning, outputs, [unfinished.get(path, path) for path in outputs])
+        for output, path in unfinished.items():
             path.replace(output)
     except OSError as error:
         raise ConfigError(f"the outputs cannot be written: {error}.") from None
     finally:
-        for path in unfinished:
+        for path in unfinished.values():
             with suppress(OSError):
                 path.unlink()
     total = counts.total()
@@ -87,17 +90,17 @@ def run(args: argparse.Namespace) -> None:
     print(f"{'kept':12} {counts['']:>9,} of {total:,}", file=sys.stderr)
 
 
-def _check(args: argparse.Namespace, outputs: list[Path]) -> None:
+def _check(args: argparse.Namespace) -> None:
     """Nothing may be overwritten that is read, or written twice."""
     if args.against and "overlap" not in args.rules:
         raise ConfigError("--against needs the rule overlap; add it to --rules.")
     if args.rules != DEFAULT and "overlap" in args.rules and not args.against:
         raise ConfigError("--rules overlap needs --against, the sentences not to overlap with.")
-    taken = {Path(path).resolve() for path in [*args.corpus, *args.against]}
-    for path in outputs:
-        if path.resolve() in taken:
-            raise ConfigError(f"{path} is read or written already; choose another output.")
-        taken.add(path.resolve())
+    taken = [*args.corpus, *args.against]
+    src, tgt = args.output
+    for flag, path in (("--output", src), ("--output", tgt), ("--rejected", args.rejected)):
+        check_not_taken(flag, path, taken)
+        taken.append(path)
 
 
 def _sort(cleaning: Cleaning, outputs: list[Path], unfinished: list[Path]) -> Counter[str]:

@@ -25,7 +25,7 @@ from seq2seq.apps.engine_flags import (
     load_translator,
 )
 from seq2seq.apps.inspect import corpus_files
-from seq2seq.apps.output_flags import add_output_flags, check_resume, made_with, opened
+from seq2seq.apps.output_flags import add_output_flags, check_output_flags, made_with, opened
 from seq2seq.apps.rows import decimal
 from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
@@ -68,8 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Read the corpus to its end, which may have a mistake; then translate it."""
     check_engine_flags(args)
-    check_resume(args)
     _check(args)
+    check_output_flags(args, args.corpus)
     config = mbr.with_candidates(search_config(args), args)
     lines = size = 0
     for pair in _pairs(args):
@@ -91,16 +91,10 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError(
             f"--output {args.output} must end in .tsv: training tells formats by their endings."
         )
-    if args.output is not None and args.output.resolve() in map(_resolved, args.corpus):
-        raise ConfigError(f"--output {args.output} is read already; choose another one.")
     if args.closest is not None and args.n_best == 1:
         raise ConfigError(f"--closest {args.closest} needs a choice: add e.g. --n-best 5.")
     if args.closest is not None and _only_sources(args.corpus):
         raise ConfigError(f"--closest {args.closest} needs references: give SRC TGT, or one PATH.")
-
-
-def _resolved(path: str) -> Path:
-    return Path(path).resolve()
 
 
 def _only_sources(corpus: list[str]) -> bool:

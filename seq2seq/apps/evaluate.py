@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.data.lines import read_lines
+from seq2seq.data.output import check_not_taken
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.comparison import compare_in_depth
 from seq2seq.evaluation.metrics import METRICS
@@ -87,6 +88,9 @@ def run(args: argparse.Namespace) -> None:
         if getattr(args, setting) is not None and args.html is None:
             raise ConfigError(f"--{setting} {getattr(args, setting)} is for --html FILE.")
     paths = [args.hypotheses, *args.systems]
+    if args.html is not None:
+        inputs = [*paths, *args.references, args.source, args.train]
+        check_not_taken("--html", args.html, inputs)
     systems = dict(zip(names(paths, args.names), map(read, paths), strict=True))
     references = [read(path) for path in args.references]
     sources = None if args.source is None else read(args.source)
@@ -103,12 +107,13 @@ def run(args: argparse.Namespace) -> None:
     else:
         train = None if args.train is None else read_lines(args.train)
         found = compare_in_depth(systems, references, sources, train, **options)
-        write("--html", args.html, html_page(dataclasses.asdict(found)))
         scores = found.scores
     if args.json:
         print(json.dumps([dataclasses.asdict(score) for score in scores], ensure_ascii=False))
     else:
         print(*_lines(scores), sep="\n")
+    if args.html is not None:
+        write("--html", args.html, html_page(dataclasses.asdict(found)))
 
 
 def names(paths: Sequence[str], chosen: Sequence[str] | None = None) -> list[str]:

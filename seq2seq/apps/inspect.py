@@ -19,6 +19,7 @@ from seq2seq.config import at_least
 from seq2seq.data.corpus import CorpusFiles, Pair
 from seq2seq.data.findings import CorpusReport, Finding, SideReport
 from seq2seq.data.inspection import Plan, inspect
+from seq2seq.data.output import check_not_taken
 from seq2seq.errors import ConfigError
 from seq2seq.reports.files import write
 from seq2seq.reports.inspection import html_page
@@ -105,6 +106,13 @@ def run(args: argparse.Namespace) -> int:
     ]
     if len(args.train) != 1:
         raise ConfigError(f"--train is given {len(args.train)} times; give it once.")
+    taken = [
+        path for sets in (args.train, args.validation, args.test) for each in sets for path in each
+    ]
+    for flag, output in (("--json", args.json), ("--html", args.html)):
+        if output not in (None, "-"):
+            check_not_taken(flag, Path(output), taken)
+            taken.append(output)
     plan = Plan(
         train=corpus_files("--train", args.train[0]),
         evaluation=evaluation,

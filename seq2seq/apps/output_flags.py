@@ -1,12 +1,13 @@
 """--output, --output-format and --resume: where rows go that are made of the lines of an input."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.apps.rows import WRITERS, format_of
-from seq2seq.data.output import Output, open_output
+from seq2seq.data.lines import PACKERS
+from seq2seq.data.output import Output, check_not_taken, open_output
 from seq2seq.errors import ConfigError, UserError
 
 
@@ -34,10 +35,19 @@ def output_format(args: argparse.Namespace) -> str:
     return args.output_format or format_of(args.output)
 
 
-def check_resume(args: argparse.Namespace) -> None:
-    """ConfigError where there is no file to go on with."""
-    if args.resume and args.output is None:
-        raise ConfigError("--resume goes on with a file: name it with --output.")
+def check_output_flags(args: argparse.Namespace, inputs: Iterable[str | None]) -> None:
+    """ConfigError where there is no file to go on with, where the file is one of the inputs, and
+    where its name promises what is not written."""
+    if args.output is None:
+        if args.resume:
+            raise ConfigError("--resume goes on with a file: name it with --output.")
+        return
+    check_not_taken("--output", args.output, inputs)
+    if args.output.suffix in PACKERS:
+        raise ConfigError(
+            f"--output {args.output}: lines are written plain, so that --resume can go on; name it "
+            f"{args.output.with_suffix('')}, and pack it afterwards."
+        )
 
 
 @contextmanager

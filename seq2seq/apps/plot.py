@@ -14,6 +14,7 @@ from pathlib import Path
 
 from seq2seq.apps.attention import check_number, draw_attention, examples_of
 from seq2seq.data.lines import read_lines
+from seq2seq.data.output import check_not_taken
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.reports import curves_page
 from seq2seq.reports.files import check_output, write
@@ -72,6 +73,7 @@ def draw_curves(drawn: Sequence[Panel], path: Path) -> str | bytes:
 def _outputs(args: argparse.Namespace) -> list[Path]:
     if args.output is not None:
         check_output("--output", args.output)
+        check_not_taken("--output", args.output, [args.attention, args.translations])
         return [args.output]
     name = "curves" if args.attention is None else "attention"
     folder = args.runs[0] if len(args.runs) == 1 else Path()

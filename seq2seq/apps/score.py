@@ -17,7 +17,7 @@ from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.output_flags import (
     add_format_flag,
     add_output_flags,
-    check_resume,
+    check_output_flags,
     made_with,
     opened,
     output_format,
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
     from seq2seq.translator import Translator
 
     at_least("batch-tokens", args.batch_tokens, 1)
-    check_resume(args)
+    check_output_flags(args, [args.src, args.tgt])
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens

@@ -29,7 +29,7 @@ from seq2seq.apps.engine_flags import (
 from seq2seq.apps.output_flags import (
     add_format_flag,
     add_output_flags,
-    check_resume,
+    check_output_flags,
     made_with,
     opened,
     output_format,
@@ -40,7 +40,7 @@ from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
-from seq2seq.data.output import Output
+from seq2seq.data.output import Output, check_not_taken
 from seq2seq.errors import ConfigError
 from seq2seq.reports.files import check_output, write
 from seq2seq.translation import Translation
@@ -101,9 +101,11 @@ def run(args: argparse.Namespace) -> int:
     """Translate while reading and writing."""
     check_engine_flags(args)
     at_least("--verify", args.verify, 0)
-    check_resume(args)
+    inputs = [args.input, args.prefix, args.glossary]
+    check_output_flags(args, inputs)
     if args.attention is not None:
         check_output("--attention", args.attention)
+        check_not_taken("--attention", args.attention, [*inputs, args.output])
     translator = _load(args)
     from seq2seq.verification import Sample
 

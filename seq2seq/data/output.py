@@ -16,6 +16,20 @@ from seq2seq.errors import ConfigError
 Settings = Mapping[str, str]
 
 
+def in_place(path: Path) -> bool:
+    """Whether it is there and no regular file: a device or a pipe takes what is written, and stays
+    what it is."""
+    return path.exists() and not path.is_file()
+
+
+def check_not_taken(setting: str, path: Path, taken: Iterable[str | Path | None]) -> None:
+    """ConfigError where a file to write is one of those that are read, or written already; None
+    stands for standard input or output."""
+    others = {Path(other).resolve() for other in taken if other is not None}
+    if path.resolve() in others and not in_place(path):
+        raise ConfigError(f"{setting} {path} is read or written already; choose another file.")
+
+
 class Output:
     """Takes the rows of one line of input after the other."""
 
@@ -73,7 +87,7 @@ def open_output(
         yield Output(getattr(buffer, "raw", buffer), "standard output")
         return
     name = f"--output {path}"
-    if path.exists() and not path.is_file():
+    if in_place(path):
         with _told(name):
             device = path.open("wb", buffering=0)
         with device:

@@ -1,6 +1,7 @@
 """Kept and rejected pairs together are the corpus, in order, byte for byte."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -146,6 +147,22 @@ def test_a_tsv_is_read_and_packed_files_are_written(folder: Path) -> None:
     assert list(read_lines("rejected.tsv.gz")) == []
 
 
+def test_a_pipe_takes_the_rejected_pairs_and_stays_a_pipe(folder: Path) -> None:
+    write(folder, "in", [*HEALTHY, ("one", "")])
+    os.mkfifo("pipe")
+    read = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert main(["clean", "in.src", "in.tgt", *OUTPUTS[:3], "--rejected", "pipe"]) == 0
+        assert os.read(read, 100) == b"empty\t301\tone\t\n"
+    finally:
+        os.close(read)
+    assert Path("pipe").is_fifo()
+    assert kept() == as_bytes(HEALTHY)
+    devices = ["--output", os.devnull, os.devnull, "--rejected", os.devnull]
+    assert main(["clean", "in.src", "in.tgt", *devices]) == 0
+    assert Path(os.devnull).is_char_device()
+
+
 def test_a_line_break_inside_a_segment_cannot_shift_the_sides(folder: Path) -> None:
     rows = [*HEALTHY, ("one\ntwo\\n", "eins\nzwei")]
     Path("in.jsonl").write_text("".join(f"{json.dumps({'src': s, 'tgt': t})}\n" for s, t in rows))
@@ -165,6 +182,7 @@ def test_a_line_break_inside_a_segment_cannot_shift_the_sides(folder: Path) -> N
         ("in.src none.tgt", "none.tgt does not exist"),
         ("in.src in.tgt --output in.src out.tgt", "in.src is read or written already"),
         ("in.src in.tgt --output out.src out.src", "out.src is read or written already"),
+        ("in.src in.tgt --rejected ./in.tgt", "--rejected in.tgt is read or written already"),
         ("in.src in.tgt --rules empty --against in.src", "--against needs the rule overlap"),
         ("in.src in.tgt --rules overlap", "--rules overlap needs --against"),
         ("in.src in.tgt --output none/a b", "cannot be written"),

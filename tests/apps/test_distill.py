@@ -228,7 +228,7 @@ def test_a_distillation_killed_in_the_middle_goes_on_to_the_same_rows(
         (["none.en", "train.de"], "none.en does not exist"),
         (["train.en", "train.de", "short.de"], "CORPUS train.en train.de short.de: expected SRC"),
         (["train.en", "--output", "out.de"], "--output out.de must end in .tsv: "),
-        (["old.tsv", "--output", "old.tsv"], "--output old.tsv is read already"),
+        (["old.tsv", "--output", "old.tsv"], "--output old.tsv is read or written already"),
         (["train.en", "--resume"], "--resume goes on with a file: name it with --output"),
         (["train.en", "train.de", "--closest", "bleu"], "--closest bleu needs a choice"),
         (["train.en", "--closest", "bleu", "--n-best", "2"], "--closest bleu needs references"),

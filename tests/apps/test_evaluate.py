@@ -188,6 +188,11 @@ def test_systems_are_called_by_what_tells_their_files_apart(
         (["--source", "ref.de"], "--source ref.de is for --html FILE"),
         (["--train", "ref.de"], "--train ref.de is for --html FILE"),
         (["--html", "no/x.html"], "--html no/x.html cannot be written"),
+        (["--html", "./hyp.de"], "--html hyp.de is read or written already"),
+        (["--html", "ref.de"], "--html ref.de is read or written already"),
+        (["--html", "new.de", "--systems", "new.de"], "--html new.de is read or written already"),
+        (["--html", "src", "--source", "src"], "--html src is read or written already"),
+        (["--html", "train", "--train", "train"], "--html train is read or written already"),
         (["--resamples", "-1"], "resamples=-1"),
         (["--resamples", "10000000"], "resamples=10000000 of 4 lines"),
     ],
@@ -200,6 +205,16 @@ def test_what_does_not_go_together_is_one_line(
     error = capsys.readouterr().err
     assert expected in error
     assert error.count("\n") == 1
+
+
+def test_a_page_that_cannot_be_written_loses_no_score(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", "hyp.de", "ref.de", "--resamples", "20"]
+    assert main(command) == 0
+    scores = capsys.readouterr().out
+    assert main([*command, "--html", "no/x.html"]) == 2
+    assert capsys.readouterr().out == scores
 
 
 def test_the_page_has_all_systems_and_the_terminal_still_has_the_scores(

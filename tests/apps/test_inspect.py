@@ -91,6 +91,12 @@ def test_the_page_is_well_formed_needs_no_network_and_escapes_the_corpus(folder:
         ("--train train.src train.tgt --max-ratio 0.5", "--max-ratio 0.5"),
         ("--train train.src train.tgt --model none", "none does not exist"),
         ("--train train.src train.tgt --html none/page.html", "--html none/page.html cannot be"),
+        ("--train train.src train.tgt --json ./train.src", "--json train.src is read or written"),
+        (
+            "--train train.src train.tgt --test dev.src dev.tgt --html dev.tgt",
+            "--html dev.tgt is read or written already",
+        ),
+        ("--train train.src train.tgt --json a --html a", "--html a is read or written already"),
         ("--train pipe train.tgt", "pipe is a pipe"),
     ],
 )

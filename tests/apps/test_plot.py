@@ -156,6 +156,7 @@ def test_without_matplotlib_there_is_a_page_and_the_extra_is_named(
         ("empty", "empty has no logs/version_*/metrics.csv"),
         ("first --output a.jpg", "--output a.jpg must end in .html or .png"),
         ("first --output none/a.html", "--output none/a.html cannot be written"),
+        ("first --attention a.html --output a.html", "--output a.html is read or written already"),
         ("first --translations sentences.txt", "--translations sentences.txt needs --attention"),
         ("first second --attention sentences.txt", "--attention is of one RUN, but 2 are given"),
         ("second --attention sentences.txt", "second has no config.json"),

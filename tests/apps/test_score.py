@@ -130,6 +130,9 @@ def test_packed_files_are_read(capsys: pytest.CaptureFixture[str]) -> None:
         ("run src tgt --batch-tokens 0", "batch-tokens=0 is out of range"),
         ("run src tgt --device abacus", "device=abacus cannot be used"),
         ("run src tgt --output none/out", "--output none/out cannot be written"),
+        ("run src tgt --output ./src", "--output src is read or written already"),
+        ("run src tgt --output tgt", "--output tgt is read or written already"),
+        ("run src tgt --output out.zst", "name it out, and pack it afterwards"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_no_file(

@@ -231,6 +231,31 @@ def test_a_setting_that_cannot_work_is_named(
     assert f"{flag}={value} is out of range" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--output", "./in"], "--output in is read or written already"),
+        (["--output", "p", "--prefix", "p"], "--output p is read or written already"),
+        (["--output", "g", "--glossary", "g"], "--output g is read or written already"),
+        (["--output", "a.html", "--attention", "a.html"], "--attention a.html is read or written"),
+        (["--output", "out.de.gz"], "name it out.de, and pack it afterwards"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_output_that_is_read_or_would_not_be_what_its_name_says_is_refused(
+    here: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "p").write_text("\n" * len(LINES))
+    (here / "g").touch()
+    before = {path: path.read_bytes() for path in here.iterdir() if path.is_file()}
+    assert translate(*arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert said in error
+    assert {path: path.read_bytes() for path in here.iterdir() if path.is_file()} == before
+
+
 def test_an_input_that_is_not_there_is_told_before_the_model_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

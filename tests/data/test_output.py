@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.data.output import open_output
+from seq2seq.data.output import check_not_taken, open_output
 from seq2seq.errors import ConfigError
 
 MADE_WITH = {"MODEL": "m", "--beam": "5"}
@@ -143,6 +143,20 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
         output.write(["eins"])
         assert output.state == "Lines written: 1."
     assert Path(os.devnull).is_char_device()
+
+
+def test_a_file_that_is_read_is_told_by_whatever_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").touch()
+    Path("link").symlink_to("in")
+    Path("folder").mkdir()
+    for name in ("in", "./in", "folder/../in", "link", tmp_path / "in"):
+        with pytest.raises(ConfigError, match=f"--html {Path(name)} is read or written already"):
+            check_not_taken("--html", Path(name), [None, "other", "in"])
+    check_not_taken("--html", Path("out"), [None, "other", "in"])
+    check_not_taken("--html", Path(os.devnull), [os.devnull])
 
 
 def test_a_full_device_is_one_clear_line() -> None:
