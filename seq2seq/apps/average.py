@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from seq2seq.apps.new_folder import check_new, check_writable, writing
 from seq2seq.errors import ConfigError
 from seq2seq.provenance import Provenance, with_command, without_scores
 
@@ -31,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="these checkpoints, of this run or of others with its architecture and subwords",
     )
     parser.add_argument(
-        "--output", metavar="MODEL", type=Path, help="model folder (default: RUN/model-averaged)"
+        "--output",
+        metavar="MODEL",
+        type=Path,
+        help="a new model folder (default: RUN/model-averaged, which is written anew)",
     )
 
 
@@ -40,11 +44,19 @@ def run(args: argparse.Namespace) -> None:
     from seq2seq.model_folder import find_model, load_model, save_model
     from seq2seq.training.checkpoints import average
 
-    model = load_model(find_model(args.run))
+    default = args.run / "model-averaged"
+    output = args.output or default
+    folder = find_model(args.run)
+    if output.resolve() == default.resolve():
+        check_writable(output)
+    else:
+        check_new(output)
+    model = load_model(folder)
     chosen = args.checkpoints or _kept_by(args)
     average(model, chosen)
-    output = args.output or args.run / "model-averaged"
-    save_model(replace(model, provenance=_provenance(args.run, chosen, output)), output)
+    model = replace(model, provenance=_provenance(args.run, chosen, output))
+    with writing(output):
+        save_model(model, output)
     print(f"{output}: mean of {', '.join(path.name for path in chosen)}")
 
 

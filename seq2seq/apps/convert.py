@@ -8,7 +8,7 @@ import argparse
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from seq2seq.errors import ConfigError
+from seq2seq.apps.new_folder import check_new, writing
 from seq2seq.interop.formats import SOURCES
 from seq2seq.provenance import Provenance, with_command
 
@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read, write, say what it is."""
-    if args.output.is_file() or (args.output.is_dir() and any(args.output.iterdir())):
-        raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
+    check_new(args.output)
     from seq2seq.interop.sources import read
     from seq2seq.model_folder import save_model
     from seq2seq.software import software
@@ -45,6 +44,7 @@ def run(args: argparse.Namespace) -> None:
         tgt_lang=args.tgt_lang or saved.tgt_lang,
         provenance=with_command(known, "convert", args.source, args.output, *given),
     )
-    save_model(saved, args.output)
+    with writing(args.output):
+        save_model(saved, args.output)
     settings = ", ".join(f"{name} {value}" for name, value in asdict(saved.network.config).items())
     print(f"{args.output}: {settings}")

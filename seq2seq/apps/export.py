@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.allocator import keep_freed_memory
+from seq2seq.apps.new_folder import check_new, check_writable
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError, CorpusError
@@ -46,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     """Export into a folder beside OUT, check it, move it to its place."""
     at_least("--check", args.check, 0)
     text = _text(args.check_src, args.check_tgt)
-    if args.output.is_file() or (args.output.is_dir() and any(args.output.iterdir())):
-        raise ConfigError(f"{args.output} is there already; remove it, or name another folder.")
+    check_new(args.output)
+    check_writable(args.output.parent)
     keep_freed_memory()
     from seq2seq.interop.targets import export
     from seq2seq.model_facts import load_provenance

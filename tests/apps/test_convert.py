@@ -29,3 +29,5 @@ def test_what_cannot_be_converted_is_one_line(
     output.mkdir()
     (output / "note").touch()
     assert f"{output} is there already" in said(capsys, source, output)
+    below = output / "note" / "x"
+    assert f"{below} cannot be written: Not a directory." in said(capsys, source, below)

@@ -113,6 +113,7 @@ def test_only_an_empty_folder_is_written_into(capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     assert "out is there already" in error_of(capsys, "out")
     assert "dev.en is there already" in error_of(capsys, "dev.en")
+    assert "dev.en/x/y cannot be written: Not a directory." in error_of(capsys, "dev.en/x/y")
 
 
 def test_obstacles_are_one_line_with_all_of_them(

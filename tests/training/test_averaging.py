@@ -109,6 +109,35 @@ def test_the_last_five_are_averaged_beside_the_model_if_nothing_else_is_said(
     shown = "step=90.ckpt, step=100.ckpt, step=110.ckpt, step=120.ckpt, step=130.ckpt"
     assert capsys.readouterr().out == f"run/model-averaged: mean of {shown}\n"
     load_model("run/model-averaged")
+    assert main(["average", "run", "--last", "1"]) == 0
+    assert capsys.readouterr().out == "run/model-averaged: mean of step=130.ckpt\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("run/model", "run/model is there already; remove it, or name another folder."),
+        ("run", "run is there already"),
+        ("text", "text is there already"),
+        ("text/x/y", "text/x/y cannot be written: Not a directory."),
+        ("/proc/none/mean", "/proc/none/mean cannot be written: "),
+    ],
+)
+def test_an_output_that_would_replace_something_is_told_before_checkpoints_are_read(
+    weights: dict[str, dict[str, Tensor]],
+    output: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if output.startswith("/proc") and not Path("/proc/self").is_dir():
+        pytest.skip("this system has no /proc")
+    Path("text").write_text("one\n")
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    assert main(["average", "run", "--checkpoints", "none", "--output", output]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {said}")
+    assert error.count("\n") == 1
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
 def test_the_best_checkpoint_is_the_one_with_the_highest_bleu_and_of_equal_ones_the_oldest(
