@@ -1,15 +1,18 @@
 """Finished lines go out: to standard output, or to a file that gets its name when it is whole.
 
 Until then they stand in .NAME.unfinished beside it, with .NAME.settings, which says what they were
-made with. Nothing is held back in this process: its sudden end loses nothing that was written.
+made with, and is locked: two processes never write one file. Nothing is held back in this process:
+its sudden end loses nothing that was written.
 """
 
+import fcntl
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from seq2seq.errors import ConfigError
 
@@ -80,7 +83,7 @@ def open_output(
 
     With `resume` the unfinished file is gone on with, if there is one: `done` says how many lines
     of input it holds. A line of input has one row, or any number of rows with its index, from 0, in
-    this column, between tabs.
+    this column, between tabs. ConfigError while another process writes the same file.
     """
     if path is None:
         buffer = sys.stdout.buffer
@@ -95,18 +98,19 @@ def open_output(
         return
     path = path.resolve()
     unfinished, made_with = _beside(path, "unfinished"), _beside(path, "settings")
-    with _told(name):
-        done = size = 0
-        if resume and unfinished.exists():
-            _check_settings(made_with, settings)
-            with unfinished.open("rb") as lines:
-                done, size = finished(lines, number_column)
-        else:
-            made_with.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        raw = unfinished.open("ab", buffering=0)
-    with raw:
+    with ExitStack() as held:
         with _told(name):
+            held.enter_context(_locked(made_with, name))
+            done = size = 0
+            going_on = resume and unfinished.exists() and unfinished.stat().st_size > 0
+            if going_on:
+                _check_settings(made_with, settings)
+                with unfinished.open("rb") as lines:
+                    done, size = finished(lines, number_column)
+            raw = held.enter_context(unfinished.open("ab", buffering=0))
             raw.truncate(size)
+            if not going_on:
+                made_with.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         output = UnfinishedFile(raw, path, done)
         try:
             yield output
@@ -115,9 +119,38 @@ def open_output(
                 unfinished.unlink()
                 made_with.unlink()
             raise
-    with _told(name):
-        unfinished.replace(path)
-        made_with.unlink()
+        with _told(name):
+            unfinished.replace(path)
+            made_with.unlink()
+
+
+@contextmanager
+def _locked(path: Path, name: str) -> Iterator[None]:
+    """Nobody else has the file, empty if it is new, until the block ends. Who had it before may
+    have removed it: what is locked must still be what has the name. A file system without locks
+    has none."""
+    while True:
+        with path.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"{name} is being written by another command; wait for it, or choose another "
+                    f"file."
+                ) from None
+            except OSError:
+                pass
+            if _names(path, file):
+                yield
+                return
+
+
+def _names(path: Path, file: IO[bytes]) -> bool:
+    """Whether the open file still has this name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def finished(rows: Iterable[bytes], number_column: int | None) -> tuple[int, int]:
@@ -140,10 +173,9 @@ def finished(rows: Iterable[bytes], number_column: int | None) -> tuple[int, int
 
 def _check_settings(made_with: Path, settings: Settings) -> None:
     """That the unfinished file was begun with the same ones."""
-    try:
-        earlier = json.loads(made_with.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"--resume: {made_with} is gone; begin again without --resume.") from None
+    if not (text := made_with.read_text(encoding="utf-8")):
+        raise ConfigError(f"--resume: {made_with} is gone; begin again without --resume.")
+    earlier = json.loads(text)
     names = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
     if names:
         told = (f"{name} {earlier.get(name)}, not {settings.get(name)}" for name in names)

@@ -1,13 +1,16 @@
 """Where finished lines go, and that no end of the process loses them."""
 
+import fcntl
 import io
 import json
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +111,15 @@ def test_a_disk_that_is_full_keeps_what_fitted_and_goes_on_later(tmp_path: Path)
     assert path.read_bytes() == whole(rows)
 
 
+def test_a_disk_that_was_full_from_the_beginning_is_begun_on_later(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with room_for(9), pytest.raises(ConfigError, match=r"--output .*out cannot be written: File"):
+        write(path, ROWS[None])
+    assert write(path, ROWS[None]) == 0
+    assert path.read_bytes() == whole(ROWS[None])
+    assert os.listdir(tmp_path) == ["out"]
+
+
 def test_what_no_line_was_finished_of_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         stop_after([], tmp_path / "out")
@@ -130,6 +142,65 @@ def test_other_settings_cannot_go_on(tmp_path: Path) -> None:
         open_output(tmp_path / "out", MADE_WITH, resume=True),
     ):
         pass
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from seq2seq.data.output import open_output
+with open_output(Path("out"), {"MODEL": "m"}) as output:
+    output.write(["eins"])
+    print("written", flush=True)
+    sys.stdin.readline()
+    output.write(["zwei"])
+"""
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_another_process_writes_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", WRITER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "written\n"
+        expected = "--output out is being written by another command; wait for it, or choose"
+        with (
+            pytest.raises(ConfigError, match=expected),
+            open_output(Path("out"), {"MODEL": "other"}, resume=resume),
+        ):
+            pass
+        other.stdin.write("\n")
+    assert other.returncode == 0
+    assert Path("out").read_text() == "eins\nzwei\n"
+    assert os.listdir() == ["out"]
+    write(Path("out"), [["drei"]])
+    assert Path("out").read_text() == "drei\n"
+
+
+def test_a_lock_on_a_file_that_was_finished_meanwhile_is_not_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process finishes the file between our opening of its settings and our lock."""
+    path, lock, finish = tmp_path / "out", fcntl.flock, ExitStack()
+    finish.enter_context(open_output(path, MADE_WITH)).write(["eins"])
+
+    def late(file: Any, operation: int) -> None:
+        finish.close()
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with open_output(path, MADE_WITH) as output:
+        assert path.read_text() == "eins\n"
+        with pytest.raises(ConfigError, match="another command"), open_output(path, MADE_WITH):
+            pass
+        output.write(["zwei"])
+    assert path.read_text() == "zwei\n"
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
