@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.apps import mbr
-from seq2seq.apps.attention import MOST_SENTENCES, check_number, draw_attention, examples_of
+from seq2seq.apps.attention import MOST_SENTENCES, draw_attention, examples_of
 from seq2seq.apps.engine_flags import (
     SAME_TRANSLATIONS,
     add_engine_flags,
@@ -42,7 +42,7 @@ from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, open_bytes, read_lines
 from seq2seq.data.output import Output, check_not_taken
 from seq2seq.errors import ConfigError
-from seq2seq.reports.files import check_output, write
+from seq2seq.reports.files import check_folder, check_output, write
 from seq2seq.translation import Translation
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = [args.input, args.prefix, args.glossary]
     check_output_flags(args, inputs)
     if args.attention is not None:
-        check_output("--attention", args.attention)
-        check_not_taken("--attention", args.attention, [*inputs, args.output])
+        _check_attention(args, inputs)
     translator = _load(args)
     from seq2seq.verification import Sample
 
@@ -115,6 +114,17 @@ def run(args: argparse.Namespace) -> int:
     with opened(args, settings, number_column=number_column) as output:
         _translate(args, translator, output, sample)
     return _verify(sample, translator)
+
+
+def _check_attention(args: argparse.Namespace, inputs: list[str | None]) -> None:
+    check_output("--attention", args.attention)
+    check_folder("--attention", args.attention)
+    check_not_taken("--attention", args.attention, [*inputs, args.output])
+    if args.engine != "native":
+        raise ConfigError(
+            f"--attention {args.attention}: --engine {args.engine} does not tell where each layer "
+            f"looks; use --engine native."
+        )
 
 
 def _load(args: argparse.Namespace) -> "Translator":
@@ -189,8 +199,12 @@ def _translate(
             f"(see --max-length and --too-long)",
             file=sys.stderr,
         )
-    if args.attention is not None:
-        check_number(f"--attention {args.attention}: {name}", len(drawn))
+    if args.attention is not None and not drawn:
+        print(
+            f"--attention {args.attention} is not written: no sentence was translated",
+            file=sys.stderr,
+        )
+    elif args.attention is not None:
         texts = [text for text, _ in drawn]
         maps = translator.attention(texts, [said for _, said in drawn])
         content = draw_attention(examples_of(texts, maps), args.attention)

@@ -14,8 +14,14 @@ def write(setting: str, path: Path, content: str | bytes) -> None:
         raise ConfigError(f"{setting} {path} cannot be written: {error.strerror}.") from None
 
 
+def check_folder(setting: str, path: Path) -> None:
+    """ConfigError where the folder of a file to write is not there: before the work, not after."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"{setting} {path} cannot be written: {path.parent} is no folder.")
+
+
 def check_output(setting: str, path: Path) -> None:
-    """A page of HTML always can be written, a PNG where matplotlib is installed."""
+    """A page of HTML always can be drawn, a PNG where matplotlib is installed."""
     if path.suffix not in (".html", ".png"):
         raise ConfigError(f"{setting} {path} must end in .html or .png.")
     if path.suffix == ".png":

@@ -18,6 +18,7 @@ from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.decoding.alignment import pharaoh
 from seq2seq.errors import CorpusError
+from seq2seq.interop.extras import TARGETS
 from seq2seq.sentence import Sentence
 from seq2seq.translator import Translator
 
@@ -240,6 +241,11 @@ def test_heat_maps_are_drawn_of_the_translations_that_are_written(
     [
         (["--attention", "a.jpg"], "--attention a.jpg must end in .html or .png"),
         (["--attention", "none/a.html"], "--attention none/a.html cannot be written"),
+        (["--attention", "in.txt/a.html"], "in.txt is no folder"),
+        *(
+            (["--attention", "a.html", "--engine", engine], f"--engine {engine} does not tell")
+            for engine in TARGETS
+        ),
         (["--candidates", "3"], "--candidates 3 needs --mbr"),
         (["--mbr", "chrf", "--n-best", "4", "--candidates", "3"], "--n-best 4 is more than the 3"),
         (["--mbr", "chrf", "--candidates", "9"], "search.n_best=9 is more than search.beam=5"),
@@ -251,7 +257,8 @@ def test_a_mistake_is_one_line_and_exits_with_2(
     arguments: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["translate", "run", "in.txt", *arguments]) == 2
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
+    assert not out
     assert error.startswith("error: ")
     assert error.count("\n") == 1
     assert said in error
@@ -266,7 +273,7 @@ def test_the_first_sentences_with_text_get_heat_maps() -> None:
 
 def test_without_a_sentence_there_is_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
     Path("blank.txt").write_text("\n \n")
-    assert main(["translate", "run", "blank.txt", "--attention", "a.html"]) == 2
-    expected = f"blank.txt has 0 sentences; choose 1 to {MOST_SENTENCES}."
-    assert f"error: --attention a.html: {expected}" in capsys.readouterr().err
+    assert main(["translate", "run", "blank.txt", "--attention", "a.html"]) == 0
+    said = "--attention a.html is not written: no sentence was translated\n"
+    assert capsys.readouterr() == ("\n\n", said)
     assert not Path("a.html").exists()
