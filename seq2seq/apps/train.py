@@ -305,7 +305,9 @@ def _quiet_lightning() -> None:
     # Lightning still calls what jsonargparse 4 deprecates; constraints keep 5 away.
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
-        logging.getLogger(name).addFilter(lambda record: "litlogger" not in record.getMessage())
+        logging.getLogger(name).addFilter(
+            lambda record: not re.search("litlogger|litmodels", record.getMessage())
+        )
     for pattern in (
         ".*does not have many workers.*",
         ".*smaller than the logging interval.*",

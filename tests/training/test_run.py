@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 import os
 import re
 import signal
@@ -50,11 +51,19 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
 
 
 def test_scores_of_test_and_lines_of_predict_and_translate_agree(
-    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run("fit", *settings()) == 0
     capsys.readouterr()
+    lightning = logging.getLogger("pytorch_lightning")
+    monkeypatch.setattr(lightning, "handlers", [*lightning.handlers, caplog.handler])
     assert run("test", "--config", "run/config.yaml") == 0
+    assert "GPU available" in caplog.text
+    assert "Tip" not in caplog.text  # Lightning advertises a library here
     shown = capsys.readouterr().out
     hypotheses = (corpus / "run/test/small.txt").read_text().splitlines()
     references = (corpus / "test.tgt").read_text().splitlines()
