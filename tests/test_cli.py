@@ -1,6 +1,7 @@
 """The command line: verbs, help, and one line for every mistake."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,19 @@ def test_every_script_has_help(script: Path) -> None:
     done = run(sys.executable, str(script), "--help")
     assert done.returncode == 0, done.stderr
     assert "usage: " in done.stdout
+
+
+@pytest.mark.parametrize("script", ["evaluate.py", "train.py", "translate.py"])
+def test_a_worker_process_that_imports_a_script_does_not_run_it(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    path = str(SCRIPTS[0].parent / script)
+    runpy.run_path(path, run_name="__mp_main__")  # as multiprocessing does when it spawns
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SystemExit):
+        runpy.run_path(path, run_name="__main__")
+    assert "usage: " in capsys.readouterr().out
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
