@@ -4,11 +4,13 @@ import re
 import runpy
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from seq2seq.cli import LIGHTNING_VERBS, VERBS, main
+from seq2seq.data.corpus import CorpusFiles
 
 SCRIPTS = sorted((Path(__file__).parent.parent / "scripts").glob("*.py"))
 
@@ -114,3 +116,7 @@ def test_help_of_the_lightning_verbs_explains_every_setting_of_ours(
     ]
     assert len(entries) > 60
     assert not unexplained
+    train = next(entry for entry in entries if entry.startswith("--data.train TRAIN"))
+    for corpus in fields(CorpusFiles):
+        assert re.search(rf"(--data\.train\.|`){corpus.name}\b", train)
+    assert "--data.train.help CorpusFiles" in " ".join(train.split())

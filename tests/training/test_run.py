@@ -70,6 +70,8 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert f"small: {bleu(hypotheses, [references])}" in shown
     assert re.search(r"small: chrF2 \d+\.\d\d  nrefs:1\|case:mixed", shown)
 
+    assert run("predict", "--config", "run/config.yaml") == 2
+    assert "data.predict is not set; give --data.predict FILE" in capsys.readouterr().err
     assert run("predict", "--config", "run/config.yaml", "--data.predict", "test.src") == 0
     rows = [
         json.loads(line) for line in (corpus / "run/predictions.jsonl").read_text().splitlines()
