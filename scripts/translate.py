@@ -4,4 +4,5 @@ import sys
 
 from seq2seq.cli import main
 
-sys.exit(main(["translate", *sys.argv[1:]]))
+if __name__ == "__main__":
+    sys.exit(main(["translate", *sys.argv[1:]]))

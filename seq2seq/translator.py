@@ -58,6 +58,7 @@ class Translator:
         """`max_length`: most source subwords of a sentence, the end token counted; never more than
         the engine takes. A longer one is split, each piece translated alone, or an error."""
         one_of("too_long", too_long, ("split", "error"))
+        at_least("batch_tokens", batch_tokens, 1)
         self.engine, self.config = engine, config or SearchConfig()
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
@@ -109,7 +110,7 @@ class Translator:
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
     ) -> list[str]:
-        """The best translation of each sentence."""
+        """The best translation of each sentence; one str as `sentences` is a SentenceError."""
         best = self.with_config(replace(self.config, n_best=1)).n_best(sentences, progress)
         return [translations[0].text for translations in best]
 
@@ -135,6 +136,7 @@ class Translator:
         `first` is the number of the first one in errors. An error of one sentence, or of
         `sentences` itself, comes after the translations of all before it.
         """
+        _check_list("sentences", sentences)
         lines = (self._line(each, number) for number, each in enumerate(sentences, start=first))
         for line in self._pipeline().run(lines):
             yield self._translations(line)
@@ -143,20 +145,26 @@ class Translator:
         self, sentences: Sequence[str], translations: Sequence[str | Translation] | None = None
     ) -> list[AttentionMap]:
         """Where the model looks while it says these translations, or else its own best ones."""
+        _check_list("sentences", sentences)
         if translations is None:
             translations = [found[0] for found in self.n_best(sentences)]
+        _check_list("translations", translations)
         return self._second_look.attention(sentences, translations)
 
     def score(
         self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
     ) -> list[TokenScores]:
         """How likely these translations are; `first` is the number of the first line in errors."""
+        _check_list("sentences", sentences)
+        _check_list("translations", translations)
         return self._second_look.score(sentences, translations, first)
 
     def align(
         self, sentences: Sequence[str], translations: Sequence[str | Translation]
     ) -> list[Links]:
         """Which words of these translations stand for which words of the sentences."""
+        _check_list("sentences", sentences)
+        _check_list("translations", translations)
         return self._second_look.align(sentences, translations)
 
     def with_config(self, config: SearchConfig) -> "Translator":
@@ -240,6 +248,12 @@ class Translator:
         longest = self.engine.max_length
         if longest is not None and len(ids) >= longest:
             raise _too_long(ids, what, f"this model's positions end at {longest}")
+
+
+def _check_list(name: str, texts: Iterable[object]) -> None:
+    """Raise SentenceError for a single str, whose letters would be taken for sentences."""
+    if isinstance(texts, str):
+        raise SentenceError(f"{name}={texts!r} is one str; give a list of {name}.")
 
 
 def _too_long(ids: Sequence[int], what: str, limit: str) -> SentenceError:

@@ -68,7 +68,7 @@ LIBRARIES = {
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
     "safetensors":       "model_folder model_facts interop.huggingface_source",
-    "yaml":              "model_card interop.joeynmt_source",
+    "yaml":              "model_card interop.joeynmt_source apps.experiment",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
     "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",

@@ -1,13 +1,16 @@
 """The command line: verbs, help, and one line for every mistake."""
 
 import re
+import runpy
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from seq2seq.cli import LIGHTNING_VERBS, VERBS, main
+from seq2seq.data.corpus import CorpusFiles
 
 SCRIPTS = sorted((Path(__file__).parent.parent / "scripts").glob("*.py"))
 
@@ -75,6 +78,19 @@ def test_every_script_has_help(script: Path) -> None:
     assert "usage: " in done.stdout
 
 
+@pytest.mark.parametrize("script", ["evaluate.py", "train.py", "translate.py"])
+def test_a_worker_process_that_imports_a_script_does_not_run_it(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    path = str(SCRIPTS[0].parent / script)
+    runpy.run_path(path, run_name="__mp_main__")  # as multiprocessing does when it spawns
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SystemExit):
+        runpy.run_path(path, run_name="__main__")
+    assert "usage: " in capsys.readouterr().out
+
+
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("a\n" * 10)
@@ -100,3 +116,7 @@ def test_help_of_the_lightning_verbs_explains_every_setting_of_ours(
     ]
     assert len(entries) > 60
     assert not unexplained
+    train = next(entry for entry in entries if entry.startswith("--data.train TRAIN"))
+    for corpus in fields(CorpusFiles):
+        assert re.search(rf"(--data\.train\.|`){corpus.name}\b", train)
+    assert "--data.train.help CorpusFiles" in " ".join(train.split())

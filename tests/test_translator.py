@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -400,6 +400,32 @@ def test_a_translator_is_loaded_from_a_run_or_a_model_folder(tmp_path: Path, pla
     assert (loaded.config, loaded.batch_tokens) == (config, 77)
     greedy = loaded.with_config(replace(config, beam=1)).translate(LINES)
     assert greedy == random_translator(searching(1)).translate(LINES)
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("sentences", lambda translator: translator.translate("kare")),
+        ("sentences", lambda translator: translator.n_best("kare")),
+        ("sentences", lambda translator: next(translator.stream("kare"))),
+        ("sentences", lambda translator: translator.score("kare", [*"kare"])),
+        ("translations", lambda translator: translator.score([*"kare"], "kare")),
+        ("sentences", lambda translator: translator.align("kare", [*"kare"])),
+        ("translations", lambda translator: translator.align([*"kare"], "kare")),
+        ("sentences", lambda translator: translator.attention("kare")),
+        ("translations", lambda translator: translator.attention([*"kare"], "kare")),
+    ],
+)
+def test_a_string_is_not_taken_for_a_list_of_its_letters(
+    name: str, ask: Callable[[Translator], object]
+) -> None:
+    with pytest.raises(SentenceError, match=f"{name}='kare' is one str; give a list of {name}."):
+        ask(random_translator())
+
+
+def test_a_batch_of_no_tokens_is_named() -> None:
+    with pytest.raises(ConfigError, match="batch_tokens=0 is out of range"):
+        Translator(NativeEngine(random_network()), subwords(), subwords(), batch_tokens=0)
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus", "", "cpu:x"])

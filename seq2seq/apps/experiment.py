@@ -19,6 +19,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from seq2seq.config import at_least
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import METRICS
@@ -126,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
                 sorted(done, key=lambda trial: args.configs.index(trial.config)),
                 args.metrics,
                 args.resamples,
+                args.configs[0].stem,
             )
         },
     }
@@ -138,7 +141,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Trial]:
-    """All trials; a configuration that has changed since its first one is an error."""
+    """All trials. A configuration that has changed since one of its trainings began, that cannot
+    be read, or that has no test set, is an error."""
     names = [config.stem for config in configs]
     if len(set(names)) < len(names):
         raise ConfigError(
@@ -149,21 +153,52 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
             raise ConfigError(f"CONFIG {config} does not exist; expected a YAML file.")
     for config in configs:
         kept = output / config.stem / "config.yaml"
-        if kept.exists() and kept.read_bytes() != config.read_bytes():
+        changed = kept.exists() and kept.read_bytes() != config.read_bytes()
+        if changed and any(_begun(run) for run in kept.parent.glob("seed-*")):
             raise ConfigError(
                 f"--output {output} has runs of {config} as it was in {kept}; choose another "
                 f"folder, or restore it."
             )
+    trials = [
+        Trial(config, seed, output / config.stem / f"seed-{seed}")
+        for seed in seeds
+        for config in configs
+    ]
+    for config in configs:
+        if any(trial.config == config and not trial.done("fit").exists() for trial in trials):
+            check(config)
+    for config in configs:
+        kept = output / config.stem / "config.yaml"
         try:
             kept.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--output {output} cannot be written: {error.strerror}.") from None
         write("--output", kept, config.read_bytes())
-    return [
-        Trial(config, seed, output / config.stem / f"seed-{seed}")
-        for seed in seeds
-        for config in configs
-    ]
+    return trials
+
+
+def _begun(run: Path) -> bool:
+    return (run / "fit.done").exists() or any((run / "checkpoints").glob("*.ckpt"))
+
+
+def check(config: Path) -> None:
+    """Raise ConfigError unless `fit` can read it and it has test sets: before the first training,
+    not after the last."""
+    parsed = read(config)
+    if parsed.returncode:
+        *_, said = parsed.stderr.strip().splitlines() or [f"status {parsed.returncode}"]
+        raise ConfigError(f"CONFIG {config}: {said.removeprefix('error: ')}")
+    if not yaml.safe_load(parsed.stdout)["data"]["test"]:
+        raise ConfigError(
+            f"CONFIG {config}: data.test is not set; name a test set there: "
+            f"data: {{test: {{NAME: {{src: FILE, tgt: FILE}}}}}}."
+        )
+
+
+def read(config: Path) -> "subprocess.CompletedProcess[str]":
+    """All settings on standard output, by the parser of `fit`."""
+    command = [sys.executable, "-m", "seq2seq", "fit", "--config", str(config), "--print_config"]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def work(trial: Trial) -> int:
@@ -196,10 +231,10 @@ def _child(command: Sequence[str]) -> int:
 
 
 def results(
-    trials: Sequence[Trial], metrics: Sequence[str], resamples: int
+    trials: Sequence[Trial], metrics: Sequence[str], resamples: int, baseline: str
 ) -> Iterator[tuple[str, int, list[SeedScores]]]:
-    """For each test set: its name, how many sentences it has, all scores; the configuration of the
-    first trial is the baseline."""
+    """For each test set: its name, how many sentences it has, all scores; without p-values where
+    the configuration `baseline` has none. Its trials come first."""
     by_set: dict[str, dict[Trial, dict[str, Any]]] = {}
     for trial in trials:
         for path in sorted((trial.run / "test").glob("*.json")):
@@ -219,6 +254,8 @@ def results(
         scores = score_seeds(
             translations, shown["references"], shown["tgt_lang"], metrics, resamples=resamples
         )
+        if baseline not in translations:
+            scores = [dataclasses.replace(score, p_value=None) for score in scores]
         yield name, len(shown["references"]), scores
 
 
@@ -227,12 +264,16 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     for name, found in report["test_sets"].items():
         yield f"{name}, {found['sentences']:,} sentences"
         for metric, group in groupby(found["scores"], key=lambda score: score["name"]):
-            baseline, *others = group
-            yield f"  {metric}  {baseline['signature']}"
-            yield f"    {_line(baseline)}  baseline"
+            first, *others = group
+            yield f"  {metric}  {first['signature']}"
+            baseline = first["config"] == report["configs"][0]
+            yield f"    {_line(first)}{'  baseline' if baseline else ''}"
             for score in others:
-                change = score["mean"] - baseline["mean"]
-                yield f"    {_line(score)}  {change:+.2f}  p = {score['p_value']:.4f}"
+                difference = ""
+                if baseline:
+                    change = score["mean"] - first["mean"]
+                    difference = f"  {change:+.2f}  p = {score['p_value']:.4f}"
+                yield f"    {_line(score)}{difference}"
     for each in report["missing"]:
         yield f"missing: {each}"
 

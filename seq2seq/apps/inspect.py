@@ -78,7 +78,10 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 def check_limits(args: argparse.Namespace) -> None:
     at_least("max-words", args.max_words, 1)
     if not args.max_ratio >= 1:
-        raise ConfigError(f"--max-ratio {args.max_ratio} must be at least 1, which is no limit.")
+        raise ConfigError(
+            f"--max-ratio {args.max_ratio} must be at least 1, which rejects all but pairs of the "
+            f"usual ratio; the default is 3."
+        )
 
 
 def corpus_files(flag: str, values: Sequence[str]) -> CorpusFiles:

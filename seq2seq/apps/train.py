@@ -8,9 +8,10 @@ Lightning's own. A run lives in one folder, `--run`.
 import json
 import logging
 import os
+import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,7 +27,8 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import ModelConfig, SearchConfig, at_least
-from seq2seq.errors import ConfigError
+from seq2seq.data.corpus import CorpusFiles
+from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, load_languages
 from seq2seq.training.callbacks import BestModelFolder, CleanStop, LastValidation, ProgressBar
@@ -67,7 +69,15 @@ class OneLineParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # inside, of one of the types that a setting may have
             super().error(message, ex)
-        self.exit(2, f"error: {' '.join(message.split())} (see: {self.prog} --help)\n")
+        inward = re.search(r'"(data\.\w+)".*NestedArg\(key=\'(\w+)\.(\w+)\'', message, re.DOTALL)
+        if inward:
+            setting, name, field = inward.groups()
+            message = (
+                f"--{setting}.{name}.{field} alone is no corpus; give it as a whole: "
+                f"--{setting}.{name} '{{src: FILE, tgt: FILE}}'"
+            )
+        command = self.prog.replace(" [options]", "")
+        self.exit(2, f"error: {' '.join(message.split())} (see: {command} --help)\n")
 
 
 class SaveRunConfig(SaveConfigCallback):
@@ -99,6 +109,7 @@ class TranslationCLI(LightningCLI):
             save_config_kwargs={"save_to_log_dir": False},
             seed_everything_default=1,
             parser_class=OneLineParser,
+            parser_kwargs={"prog": "seq2seq"},
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
         )
@@ -163,7 +174,17 @@ class TranslationCLI(LightningCLI):
         settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
 
     def instantiate_classes(self) -> None:
-        self.config_init = self.parser.instantiate(self.config)
+        for setting, corpus in _corpora(self._get(self.config, "data")):
+            try:
+                CorpusFiles(**corpus)
+            except ConfigError as error:
+                raise ConfigError(f"{setting}: {error}") from None
+        try:
+            self.config_init = self.parser.instantiate(self.config)
+        except ValueError as error:  # of a setting that may be null, too, around what is wrong
+            if (mistake := _user_error(error)) is None:
+                raise
+            raise mistake from None
         run = Path(self._get(self.config_init, "run"))
         self.datamodule: LightningDataModule = self._get(self.config_init, "data")
         self.model = TranslationModule(
@@ -217,6 +238,23 @@ class TranslationCLI(LightningCLI):
         return settings
 
 
+def _corpora(data: Namespace) -> Iterator[tuple[str, Namespace]]:
+    """The settings of each corpus, by the name of its setting."""
+    for name in ("train", "validation", "test"):
+        setting = data[name] or {}
+        if isinstance(setting, Namespace):
+            yield f"data.{name}", setting
+        else:
+            yield from ((f"data.{name}.{key}", corpus) for key, corpus in setting.items())
+
+
+def _user_error(error: BaseException | None) -> UserError | None:
+    """The mistake of the user that led to an error."""
+    while error is not None and not isinstance(error, UserError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def _of_the_run(config: Namespace) -> Namespace:
     """Without the checkpoint that this session goes on from: it is none of the next one's, and
     `test` would score it instead of the model."""
@@ -267,7 +305,9 @@ def _quiet_lightning() -> None:
     # Lightning still calls what jsonargparse 4 deprecates; constraints keep 5 away.
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
-        logging.getLogger(name).addFilter(lambda record: "litlogger" not in record.getMessage())
+        logging.getLogger(name).addFilter(
+            lambda record: not re.search("litlogger|litmodels", record.getMessage())
+        )
     for pattern in (
         ".*does not have many workers.*",
         ".*smaller than the logging interval.*",

@@ -44,9 +44,10 @@ class CorpusFiles:
     def __post_init__(self) -> None:
         two, one = (self.src is not None, self.tgt is not None), self.path is not None
         if (one and any(two)) or not (one or all(two)):
+            replaced = "; for a path instead of src and tgt set both to null" if one else ""
             raise ConfigError(
                 f"a corpus is src and tgt, or path alone; got src={self.src}, tgt={self.tgt}, "
-                f"path={self.path}."
+                f"path={self.path}{replaced}."
             )
         if self.weight is not None and not 0 < self.weight < math.inf:
             raise ConfigError(f"weight={self.weight} is no share; use a number above 0.")

@@ -13,6 +13,10 @@ from sacrebleu import BLEU, CHRF, TER
 from seq2seq.config import one_of
 from seq2seq.errors import ConfigError, CorpusError
 
+TWO_LETTERS = {"jpn": "ja", "kor": "ko", "zho": "zh", "chi": "zh", "cmn": "zh"}
+"""ISO 639-3 and 639-2 codes of the languages with a tokenizer of their own -> ISO 639-1; cmn is
+Mandarin."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -29,10 +33,11 @@ class Score:
 
 
 def new_bleu(target_lang: str = "", lowercase: bool = False) -> BLEU:
-    """BLEU (Papineni et al. 2002), the only one of this project: `target_lang` ("zh", "pt-BR")
-    chooses nothing but its tokenizer, which is zh, ja-mecab or ko-mecab for these languages and 13a
-    for all others."""
+    """BLEU (Papineni et al. 2002), the only one of this project: `target_lang` ("zh", "zho_Hans",
+    "pt-BR") chooses nothing but its tokenizer, which is zh, ja-mecab or ko-mecab for these
+    languages and 13a for all others."""
     lang = target_lang.replace("_", "-").split("-")[0].lower()
+    lang = TWO_LETTERS.get(lang, lang)
     try:
         return BLEU(trg_lang=lang, lowercase=lowercase, smooth_method="exp")
     except RuntimeError as error:

@@ -63,7 +63,8 @@ def _test_set(configs: Sequence[str], name: str, found: Mapping[str, Any]) -> st
 def _signatures(scores: Mapping[str, Any]) -> list[str]:
     """Of the scores, and of the test if there was one."""
     first, *others = scores.values()
-    return [first["signature"], *([first["test_signature"]] if others else [])]
+    tested = any(score["p_value"] is not None for score in others)
+    return [first["signature"], *([first["test_signature"]] if tested else [])]
 
 
 def _cells(scores: Mapping[str, Any], config: str, index: int) -> str:
@@ -73,8 +74,8 @@ def _cells(scores: Mapping[str, Any], config: str, index: int) -> str:
     picture = group_chart.dots(own, axis_of(values), index)
     said = Estimate(score["mean"], score["mean"], score["deviation"])
     below = f"{len(own)} seed{'s'[: len(own) > 1]}"
-    if score is baseline:
-        below += ", baseline" * (len(scores) > 1)
+    if score["p_value"] is None:
+        below += ", baseline" * (index == 0 and len(scores) > 1)
     else:
         change = score["mean"] - baseline["mean"]
         word, _ = verdict(score["name"], change, score["p_value"])

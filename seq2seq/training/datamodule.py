@@ -27,7 +27,10 @@ class CorpusDataModule(pl.LightningDataModule):
     """The settings `data.*`.
 
     Args:
-        train: the corpus to learn from, or several by name, each with a `weight` if any has one.
+        train: the corpus to learn from: --data.train.src and --data.train.tgt, or --data.train.path
+            with --data.train.src_field, --data.train.tgt_field and --data.train.split, which
+            `--data.train.help CorpusFiles` explains; or several by name, each with a `weight` if
+            any has one.
         validation: the corpus whose BLEU chooses the best checkpoint.
         test: named corpora; each gets its own score lines.
         predict: a file of source sentences for `predict`.
@@ -122,7 +125,9 @@ class CorpusDataModule(pl.LightningDataModule):
                 self._read(f"test/{name}", files)
         if stage == "predict":
             if self.predict is None:
-                raise ConfigError("data.predict is not set; give a file of source sentences.")
+                raise ConfigError(
+                    "data.predict is not set; give --data.predict FILE, a file of source sentences."
+                )
             lines = list(read_lines(self.predict))
             if not lines:
                 raise CorpusError(f"{self.predict} is empty; there is nothing to translate.")

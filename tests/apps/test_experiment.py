@@ -1,6 +1,7 @@
 """What is run, what is not run again, and what becomes of the results."""
 
 import json
+import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from statistics import mean, stdev
@@ -11,6 +12,7 @@ from seq2seq.apps import experiment
 from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu
 
+CHECK = experiment.check
 REFERENCES = [f"line {n} of the test set" for n in range(12)]
 
 
@@ -53,6 +55,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
         Path(f"{name}.yaml").write_text(f"# {name}\n")
     fake = FakeCommands()
     monkeypatch.setattr(experiment, "_child", fake)
+    monkeypatch.setattr(experiment, "check", lambda config: None)
     return fake
 
 
@@ -161,6 +164,70 @@ def test_a_changed_configuration_is_refused(
         capsys.readouterr().err
     )
     assert call("--seeds", "1", "--output", "other") == 0
+
+
+def test_a_configuration_without_a_checkpoint_may_be_changed(commands: FakeCommands) -> None:
+    assert call("--seeds", "1") == 0
+    run = Path("runs/experiment/good/seed-1")
+    (run / "fit.done").unlink()
+    (run / "checkpoints/step=4.ckpt").unlink()
+    Path("good.yaml").write_text("# better\n")
+    commands.seen.clear()
+    shutil.rmtree(run / "test")
+    (run / "test.done").unlink()
+    assert call("--seeds", "1") == 0
+    assert commands.seen == ["fit good 1", "test good 1"]
+    assert Path("runs/experiment/good/config.yaml").read_text() == "# better\n"
+    (run / "checkpoints/step=4.ckpt").unlink()  # fit.done alone counts, too
+    Path("good.yaml").write_text("# best\n")
+    assert call("--seeds", "1") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("data: {train: {src: a, tgt: b}}", "CONFIG good.yaml: data.test is not set"),
+        ("model: {deep: 3}", "CONFIG good.yaml: "),
+        ("data: {test: {set: {src: a, tgt: b}}}", ""),
+    ],
+)
+def test_every_configuration_is_read_before_anything_runs(
+    commands: FakeCommands,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    expected: str,
+) -> None:
+    monkeypatch.setattr(experiment, "check", lambda config: config.stem == "good" and CHECK(config))
+    Path("good.yaml").write_text(text)
+    assert call("--seeds", "1") == (2 if expected else 0)
+    error = capsys.readouterr().err
+    if expected:
+        assert expected in error
+        assert error.count("\n") == 1
+        assert commands.seen == []
+        assert not Path("runs").exists()
+    assert ("deep" in error) == ("deep" in text)
+
+
+def test_without_a_score_of_the_first_configuration_nothing_is_compared(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy("good.yaml", "third.yaml")
+    commands.statuses = {"fit base 1": 2}
+    assert main(["experiment", "base.yaml", "good.yaml", "third.yaml", "--seeds", "1"]) == 1
+    shown = capsys.readouterr().out
+    assert "good  " in shown
+    assert "third  " in shown
+    assert "baseline" not in shown
+    assert "p = " not in shown
+    scores = report()["test_sets"]["set"]["scores"]  # type: ignore[index]
+    assert [score["p_value"] for score in scores] == [None] * 4
+    page = Path("runs/experiment/report.html").read_text(encoding="utf-8")
+    table = page[page.index("<h2>set</h2>") : page.index("<details>")]
+    assert "baseline" not in table
+    assert "chip" not in table
+    assert "|bs:" not in page
 
 
 def test_test_sets_of_one_name_must_be_the_same(

@@ -88,7 +88,10 @@ def test_the_page_is_well_formed_needs_no_network_and_escapes_the_corpus(folder:
         ("--train train.src train.tgt --train dev.src dev.tgt", "--train is given 2 times"),
         ("--validation dev.src dev.tgt", "--train is given 0 times"),
         ("--train train.src train.tgt --max-words 0", "max-words=0"),
-        ("--train train.src train.tgt --max-ratio 0.5", "--max-ratio 0.5"),
+        (
+            "--train train.src train.tgt --max-ratio 0.5",
+            "--max-ratio 0.5 must be at least 1, which",
+        ),
         ("--train train.src train.tgt --model none", "none does not exist"),
         ("--train train.src train.tgt --html none/page.html", "--html none/page.html cannot be"),
         ("--train train.src train.tgt --json ./train.src", "--json train.src is read or written"),

@@ -39,7 +39,7 @@ def test_bleu_without_a_common_4_gram_is_smoothed_not_zero() -> None:
     assert score.value == sacrebleu.corpus_bleu(hypotheses, references).score > 0
 
 
-@pytest.mark.parametrize("lang", ["zh", "zh-CN", "zh_Hant", "ZH"])
+@pytest.mark.parametrize("lang", ["zh", "zh-CN", "zh_Hant", "ZH", "zho", "zho_Hans", "chi", "cmn"])
 def test_chinese_is_scored_by_characters_however_the_language_is_written(lang: str) -> None:
     hypotheses, references = ["我们今天去学校"], [["我们明天去学校"]]
     score = bleu(hypotheses, references, lang)
@@ -54,7 +54,9 @@ def test_other_languages_use_13a(lang: str) -> None:
     assert "tok:13a" in bleu(HYPOTHESES, [FIRST], lang).signature
 
 
-@pytest.mark.parametrize(("lang", "extra"), [("ja", "ja"), ("ko_KR", "ko")])
+@pytest.mark.parametrize(
+    ("lang", "extra"), [("ja", "ja"), ("jpn", "ja"), ("ko_KR", "ko"), ("kor_Hang", "ko")]
+)
 def test_a_tokenizer_that_is_not_installed_names_the_extra_to_install(
     lang: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 import os
 import re
 import signal
@@ -50,17 +51,27 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
 
 
 def test_scores_of_test_and_lines_of_predict_and_translate_agree(
-    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run("fit", *settings()) == 0
     capsys.readouterr()
+    lightning = logging.getLogger("pytorch_lightning")
+    monkeypatch.setattr(lightning, "handlers", [*lightning.handlers, caplog.handler])
     assert run("test", "--config", "run/config.yaml") == 0
+    assert "GPU available" in caplog.text
+    assert "Tip" not in caplog.text  # Lightning advertises a library here
     shown = capsys.readouterr().out
     hypotheses = (corpus / "run/test/small.txt").read_text().splitlines()
     references = (corpus / "test.tgt").read_text().splitlines()
     assert f"small: {bleu(hypotheses, [references])}" in shown
     assert re.search(r"small: chrF2 \d+\.\d\d  nrefs:1\|case:mixed", shown)
 
+    assert run("predict", "--config", "run/config.yaml") == 2
+    assert "data.predict is not set; give --data.predict FILE" in capsys.readouterr().err
     assert run("predict", "--config", "run/config.yaml", "--data.predict", "test.src") == 0
     rows = [
         json.loads(line) for line in (corpus / "run/predictions.jsonl").read_text().splitlines()
@@ -206,6 +217,73 @@ def test_a_mistake_is_one_line_that_names_it(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert message in errors[0]
+
+
+HALF = "a corpus is src and tgt, or path alone; got src=a.en, tgt=None, path=None"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit --data.train.src a.en", f"data.train: {HALF}."),
+        ("fit --data.validation.src a.en", f"data.validation: {HALF}."),
+        ("fit --config half.yaml", f"data.train: {HALF}."),
+        ("fit --config named.yaml", f"data.train.small: {HALF}."),
+        (
+            "fit --config whole.yaml --data.train.weight -1",
+            "data.train: weight=-1.0 is no share; use a number above 0.",
+        ),
+        (
+            "fit --config whole.yaml --data.train.path d.tsv",
+            "data.train: a corpus is src and tgt, or path alone; got src=a.en, tgt=a.de, "
+            "path=d.tsv; for a path instead of src and tgt set both to null.",
+        ),
+        (
+            "fit --config whole.yaml --data.train.path d.tsv "
+            "--data.train.src null --data.train.tgt null",
+            "d.tsv does not exist.",
+        ),
+        (
+            "test --data.test.x.src a.en",
+            "--data.test.x.src alone is no corpus; give it as a whole: "
+            "--data.test.x '{src: FILE, tgt: FILE}' (see: seq2seq test --help)",
+        ),
+        ("fit --search.sampling.temperature -1", "search.sampling.temperature=-1.0 is out of"),
+        ("fit --model.deep 3", "(see: seq2seq fit --help)"),
+    ],
+)
+def test_a_mistake_inside_a_setting_is_told_as_if_it_stood_alone(
+    tmp_path: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, train in (
+        ("half", "{src: a.en}"),
+        ("named", "{large: {src: a.en, tgt: a.de}, small: {src: a.en}}"),
+        ("whole", "{src: a.en, tgt: a.de}"),
+    ):
+        Path(f"{name}.yaml").write_text(f"data:\n  train: {train}\n")
+    try:
+        status: object = run(*arguments.split())
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if line[:6] == "error:"]
+    assert message in error
+
+
+def test_the_suggested_form_of_a_named_corpus_works(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suggested = ["--data.test.x", "{src: test.src, tgt: test.tgt}"]
+    with pytest.raises(SystemExit) as stop:
+        run("fit", *settings(), *suggested, "--print_config")
+    assert stop.value.code == 0
+    assert "src: test.src" in capsys.readouterr().out.split("\n    x:\n")[1].split("weight")[0]
 
 
 def test_folded_and_fast_attention_learn_the_reverse_task_to_the_same_result(
