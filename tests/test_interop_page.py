@@ -38,7 +38,7 @@ def test_the_commands_and_the_python_run_as_written(
         assert main(words[1:]) == 0, capsys.readouterr().err
     assert Path("out.de").read_text() == Path("same.de").read_text()
     assert len(Path("out.de").read_text().splitlines()) == 6
-    listed = re.findall(r"`([\w.]+\.(?:json|bin|model))`", PAGE)
+    listed = re.findall(r"`([\w.]+\.(?:json|bin|model|md))`", PAGE)
     assert {path.name for path in Path("exported").iterdir()} <= set(listed)
     capsys.readouterr()
     for python in blocks("py"):
