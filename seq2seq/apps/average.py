@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from seq2seq.apps.new_folder import check_new, check_writable, writing
+from seq2seq.apps.new_folder import check_new, check_writable
+from seq2seq.data.output import writing
 from seq2seq.errors import ConfigError
 from seq2seq.provenance import Provenance, with_command, without_scores
 

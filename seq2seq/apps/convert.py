@@ -8,7 +8,8 @@ import argparse
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from seq2seq.apps.new_folder import check_new, writing
+from seq2seq.apps.new_folder import check_new
+from seq2seq.data.output import writing
 from seq2seq.interop.formats import SOURCES
 from seq2seq.provenance import Provenance, with_command
 

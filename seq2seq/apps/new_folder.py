@@ -2,10 +2,9 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from seq2seq.data.output import writing
 from seq2seq.errors import ConfigError
 
 
@@ -23,12 +22,3 @@ def check_writable(folder: Path) -> None:
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     with writing(folder), tempfile.TemporaryDirectory(dir=there, prefix=".writing-"):
         pass
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """What the system refuses becomes a ConfigError that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be written: {error.strerror}.") from None

@@ -91,7 +91,7 @@ def open_output(
         return
     name = f"--output {path}"
     if in_place(path):
-        with _told(name):
+        with writing(name):
             device = path.open("wb", buffering=0)
         with device:
             yield Output(device, name)
@@ -99,7 +99,7 @@ def open_output(
     path = path.resolve()
     unfinished, made_with = _beside(path, "unfinished"), _beside(path, "settings")
     with ExitStack() as held:
-        with _told(name):
+        with writing(name):
             held.enter_context(_locked(made_with, name))
             done = size = 0
             going_on = resume and unfinished.exists() and unfinished.stat().st_size > 0
@@ -119,7 +119,7 @@ def open_output(
                 unfinished.unlink()
                 made_with.unlink()
             raise
-        with _told(name):
+        with writing(name):
             unfinished.replace(path)
             made_with.unlink()
 
@@ -190,7 +190,8 @@ def _beside(path: Path, what: str) -> Path:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def writing(name: str | Path) -> Iterator[None]:
+    """What the system refuses becomes a ConfigError that names what is written."""
     try:
         yield
     except OSError as error:
