@@ -29,14 +29,13 @@ from seq2seq.training.card import put_on_card, written_at
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.optimizer import optimizer_of, prefer_settings
 from seq2seq.training.parts import Parts
 from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
 from seq2seq.translator import Translation, Translator
-
-OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 
 
 def numbered(batch: TextBatch) -> list[Sentence]:
@@ -219,14 +218,7 @@ class TranslationModule(pl.LightningModule):
                 f"training.schedule={recipe.schedule} ends at trainer.max_steps={total}; set the "
                 f"number of steps, or use inverse-sqrt."
             )
-        optimizer = OPTIMIZERS[recipe.optimizer](
-            self.parameters(),
-            lr=recipe.lr,
-            betas=recipe.betas,
-            eps=1e-9,
-            weight_decay=self._weight_decay,
-            fused=True,
-        )
+        optimizer = optimizer_of(recipe, self.network, bf16="bf16" in str(self.trainer.precision))
         scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer,
             lambda done: factor(recipe.schedule, done + 1, recipe.warmup_steps, total),
@@ -289,19 +281,13 @@ class TranslationModule(pl.LightningModule):
     def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:
         """The recipe of this run wins over the one that the checkpoint was trained with."""
         recipe = self.recipe
-        for optimizer in checkpoint.get("optimizer_states", []):
-            for group in optimizer["param_groups"]:
-                group.update(initial_lr=recipe.lr, betas=recipe.betas)
-                group["weight_decay"] = self._weight_decay
+        for state in checkpoint.get("optimizer_states", []):
+            prefer_settings(recipe, state)
         for scheduler in checkpoint.get("lr_schedulers", []):
             scheduler["base_lrs"] = [recipe.lr for _ in scheduler["base_lrs"]]
-        for name, state in checkpoint.get("callbacks", {}).items():
+        for name, callback in checkpoint.get("callbacks", {}).items():
             if name.startswith("EarlyStopping"):
-                state["patience"] = recipe.patience
-
-    @property
-    def _weight_decay(self) -> float:
-        return self.recipe.weight_decay if self.recipe.optimizer == "adamw" else 0.0
+                callback["patience"] = recipe.patience
 
     # -- scores
 

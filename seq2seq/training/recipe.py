@@ -12,8 +12,9 @@ from seq2seq.training.schedule import SCHEDULES
 class Recipe:
     """The settings `training.*`; the defaults suit a few hundred thousand pairs."""
 
-    optimizer: Literal["adamw", "adam"] = "adamw"
-    """Adam (Kingma and Ba 2015), or with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    optimizer: Literal["muon", "adamw", "adam"] = "adamw"
+    """Adam (Kingma and Ba 2015), with decoupled weight decay (Loshchilov and Hutter 2019), or Muon
+    (Jordan et al. 2024) for the matrices of the layers and AdamW for the rest."""
     lr: float = 2e-3
     """Peak learning rate, reached at the end of the warm-up."""
     schedule: Literal["inverse-sqrt", "linear", "cosine"] = "inverse-sqrt"
@@ -45,7 +46,7 @@ class Recipe:
     """Compile the network with torch.compile; takes a minute or two, for long runs on a GPU."""
 
     def __post_init__(self) -> None:
-        one_of("training.optimizer", self.optimizer, ("adamw", "adam"))
+        one_of("training.optimizer", self.optimizer, ("muon", "adamw", "adam"))
         one_of("training.schedule", self.schedule, SCHEDULES)
         one_of("training.attention", self.attention, ("auto", "folded", "fast"))
         at_least("training.lr", self.lr, 0)

@@ -87,11 +87,11 @@ def assert_same(one: Any, other: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("workers", "optimizer"), [(0, "adamw"), (2, "muon")])
 def test_a_run_that_was_killed_anywhere_ends_as_one_that_never_was(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, workers: int, processes: int
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, workers: int, optimizer: str, processes: int
 ) -> None:
-    setting: dict[str, object] = {"data__workers": workers}
+    setting: dict[str, object] = {"data__workers": workers, "training__optimizer": optimizer}
     if processes > 1:
         setting |= {"trainer__devices": processes, "trainer__strategy": "ddp"}
     status, said = fit("-m", "seq2seq", run="whole", **setting)

@@ -1,0 +1,55 @@
+"""The optimizer of a recipe, new or gone on with from a checkpoint."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from seq2seq.errors import ConfigError
+from seq2seq.nn.transformer import Transformer
+from seq2seq.training.muon import Muon
+from seq2seq.training.recipe import Recipe
+
+
+def optimizer_of(recipe: Recipe, network: Transformer, *, bf16: bool) -> Optimizer:
+    """`bf16` says that products of the training are in bf16, so Muon's may be."""
+    betas, decay, eps = recipe.betas, weight_decay_of(recipe), 1e-9
+    if recipe.optimizer == "muon":
+        matrices = hidden_matrices(network)
+        return Muon(
+            matrices,
+            [p for p in network.parameters() if p not in set(matrices)],
+            lr=recipe.lr,
+            betas=betas,
+            weight_decay=decay,
+            eps=eps,
+            dtype=torch.bfloat16 if bf16 else torch.float32,
+        )
+    kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+    parameters = network.parameters()
+    return kind(parameters, recipe.lr, betas=betas, weight_decay=decay, eps=eps, fused=True)
+
+
+def hidden_matrices(network: Transformer) -> list[Tensor]:
+    """Those that map hidden vectors to hidden vectors: neither embeddings nor the output."""
+    modules = (*network.encoder.modules(), *network.decoder.modules())
+    return [module.weight for module in modules if isinstance(module, nn.Linear)]
+
+
+def weight_decay_of(recipe: Recipe) -> float:
+    """0 for plain Adam."""
+    return 0.0 if recipe.optimizer == "adam" else recipe.weight_decay
+
+
+def prefer_settings(recipe: Recipe, state: dict[str, Any]) -> None:
+    """Put the recipe's settings into the state of an optimizer that a checkpoint holds."""
+    groups = state["param_groups"]
+    if (len(groups) > 1) != (recipe.optimizer == "muon"):
+        there = "muon" if len(groups) > 1 else "adamw or adam"
+        raise ConfigError(
+            f"training.optimizer={recipe.optimizer} cannot go on with the state of {there} in the "
+            f"checkpoint; restore the setting, or start a new run with --init_from."
+        )
+    for group in groups:
+        group.update(initial_lr=recipe.lr, betas=recipe.betas, weight_decay=weight_decay_of(recipe))

@@ -1,0 +1,132 @@
+"""Muon against torch's own, which takes its matrices one by one, and against AdamW."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import Run, settings
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.nn.transformer import Transformer
+from seq2seq.training.muon import Muon, orthogonalised
+from seq2seq.training.optimizer import hidden_matrices, optimizer_of
+from seq2seq.training.recipe import Recipe
+
+CONFIG = ModelConfig(src_vocab_size=20, tgt_vocab_size=30, d_model=16, ff_dim=48, tie="none")
+
+
+@pytest.mark.parametrize("shape", [(3, 24, 24), (2, 40, 16), (2, 16, 40)])
+def test_orthogonalising_keeps_the_directions_and_evens_out_their_lengths(
+    shape: tuple[int, int, int],
+) -> None:
+    u, _, vh = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    lengths = torch.logspace(0, -2, u.size(-1))
+    found = u.mT @ orthogonalised(u * lengths @ vh) @ vh.mT
+    diagonal = found.diagonal(dim1=-2, dim2=-1)
+    assert ((diagonal > 0.65) & (diagonal < 1.25)).all()
+    torch.testing.assert_close(found, torch.diag_embed(diagonal), rtol=0, atol=1e-4)
+
+
+def networks(
+    dtype: torch.dtype,
+) -> tuple[Transformer, Muon, Transformer, list[torch.optim.Optimizer]]:
+    """One with our optimizer, and its copy with torch's two."""
+    ours, theirs = Transformer(CONFIG), Transformer(CONFIG)
+    theirs.load_state_dict(ours.state_dict())
+    recipe = Recipe(optimizer="muon", lr=0.01, weight_decay=0.1)
+    optimizer = optimizer_of(recipe, ours, bf16=dtype == torch.bfloat16)
+    assert isinstance(optimizer, Muon)
+    optimizer.found_inf = torch.zeros(())
+    matrices = hidden_matrices(theirs)
+    kept = {id(matrix) for matrix in matrices}
+    rest = [p for p in theirs.parameters() if id(p) not in kept]
+    shared: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
+    return (
+        ours,
+        optimizer,
+        theirs,
+        [
+            torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **shared),
+            torch.optim.AdamW(rest, betas=recipe.betas, eps=1e-9, fused=True, **shared),
+        ],
+    )
+
+
+def set_gradients(*networks: nn.Module) -> None:
+    """The same random ones for all."""
+    for together in zip(*(network.parameters() for network in networks), strict=True):
+        gradient = torch.randn_like(together[0])
+        for parameter in together:
+            parameter.grad = gradient.clone()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_ten_steps_are_those_of_torch(dtype: torch.dtype) -> None:
+    """torch's are in bf16: the difference is that of rounding, which the steps' size dwarfs."""
+    ours, optimizer, theirs, expected = networks(dtype)
+    start = {name: parameter.detach().clone() for name, parameter in ours.named_parameters()}
+    for _ in range(10):
+        set_gradients(ours, theirs)
+        for each in (optimizer, *expected):
+            each.step()
+    hidden = {id(matrix) for matrix in hidden_matrices(ours)}
+    for (name, our), their in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        if id(our) in hidden:
+            moved, expected_move = our - start[name], their - start[name]
+            assert (moved - expected_move).norm() < 0.02 * expected_move.norm()
+        else:
+            torch.testing.assert_close(our, their, rtol=0, atol=0)
+
+
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_state() -> None:
+    network, optimizer, *_ = networks(torch.float32)
+    set_gradients(network)
+    optimizer.step()
+
+    def everything() -> list[Tensor]:
+        states = [value for state in optimizer.state.values() for value in state.values()]
+        return [value.detach().clone() for value in (*network.parameters(), *states)]
+
+    before = everything()
+    set_gradients(network)
+    for parameter in network.parameters():
+        assert parameter.grad is not None
+        parameter.grad[0] = torch.nan
+    optimizer.found_inf = torch.ones(())
+    optimizer.step()
+    torch.testing.assert_close(everything(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("tie", ["none", "target-output", "all"])
+def test_it_is_for_the_matrices_of_the_layers_alone(tie: str) -> None:
+    sizes = {"src_vocab_size": 20, "tgt_vocab_size": 20, "d_model": 16}
+    network = Transformer(ModelConfig(**sizes, tie=tie, positions="learned"))  # type: ignore[arg-type]
+    optimizer = optimizer_of(Recipe(optimizer="muon"), network, bf16=False)
+    names = {parameter: name for name, parameter in network.named_parameters()}
+    matrices, others = (
+        {names[parameter] for parameter in group["params"]} for group in optimizer.param_groups
+    )
+    assert matrices | others == set(names.values())
+    assert not matrices & others
+    assert matrices == {
+        name
+        for name in names.values()
+        if name.startswith(("encoder.", "decoder.")) and ".norm." not in name and "bias" not in name
+    }
+
+
+def test_a_run_cannot_go_on_with_the_state_of_another_optimizer(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"ckpt_path": "last", "trainer__max_steps": 12}
+    for first, second, there in (
+        ("muon", "adamw", "muon"),
+        ("adam", "muon", "adamw or adam"),
+    ):
+        assert run("fit", *settings(training__optimizer=first, run=first)) == 0
+        assert run("fit", *settings(training__optimizer=second, run=first, **changes)) == 2
+        said = capsys.readouterr().err
+        assert f"training.optimizer={second} cannot go on with the state of {there}" in said
+        assert run("fit", *settings(training__optimizer=first, run=first, **changes)) == 0
