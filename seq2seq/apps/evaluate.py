@@ -2,7 +2,8 @@
 
 Prints a line for each metric: name, value, half of the width of its 95 % bootstrap interval, and
 the signature that says how it was computed. BLEU and chrF reach up to 100; TER counts errors, so
-lower is better. All files hold one sentence a line, UTF-8, plain or packed.
+lower is better. All files hold one sentence a line, UTF-8, plain or packed. Lines of .jsonl are
+objects: "translation" is scored, "tgt" is the reference, "src" or "text" the source.
 
 With --systems HYP is the baseline, as sacreBLEU's first system is: every other system gets its
 difference from HYP and a p-value, the chance of a difference so large between equal systems.
@@ -16,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from seq2seq.data.formats import json_object, read_jsonl, reader_of, text_in
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_not_taken
 from seq2seq.errors import ConfigError, CorpusError
@@ -91,9 +93,10 @@ def run(args: argparse.Namespace) -> None:
     if args.html is not None:
         inputs = [*paths, *args.references, args.source, args.train]
         check_not_taken("--html", args.html, inputs)
-    systems = dict(zip(names(paths, args.names), map(read, paths), strict=True))
-    references = [read(path) for path in args.references]
-    sources = None if args.source is None else read(args.source)
+    hypotheses = [list(read(path, ["translation"])) for path in paths]
+    systems = dict(zip(names(paths, args.names), hypotheses, strict=True))
+    references = [list(read(path, ["tgt"])) for path in args.references]
+    sources = None if args.source is None else list(read(args.source, ["src", "text"]))
     _check_lines(paths, systems, [*args.references, args.source], [*references, sources])
     options: dict[str, Any] = {
         "target_lang": args.target_lang,
@@ -105,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
     if args.html is None:
         scores = compare(systems, references, **options)
     else:
-        train = None if args.train is None else read_lines(args.train)
+        train = None if args.train is None else read(args.train, ["tgt"])
         found = compare_in_depth(systems, references, sources, train, **options)
         scores = found.scores
     if args.json:
@@ -137,8 +140,12 @@ def names(paths: Sequence[str], chosen: Sequence[str] | None = None) -> list[str
     return ["/".join(each) or "." for each in parts]
 
 
-def read(path: str) -> list[str]:
-    return list(read_lines(path))
+def read(path: str, fields: Sequence[str]) -> Iterator[str]:
+    """The lines of a file; of a .jsonl in each line the first of these fields that it has."""
+    is_json = reader_of(path) is read_jsonl
+    for number, line in enumerate(read_lines(path), start=1):
+        where = f"{path} line {number}"
+        yield text_in(json_object(line, where), fields, where) if is_json else line
 
 
 def _check_lines(

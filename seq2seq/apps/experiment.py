@@ -103,7 +103,7 @@ def seeds(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     """Do what is not done yet, report on what is; 1 if something failed."""
-    at_least("resamples", args.resamples, 1)
+    at_least("--resamples", args.resamples, 1)
     trials = plan(args.configs, args.seeds, args.output)
     failed, status = dict[Trial, str](), 0
     for trial in trials:

@@ -76,7 +76,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def check_limits(args: argparse.Namespace) -> None:
-    at_least("max-words", args.max_words, 1)
+    at_least("--max-words", args.max_words, 1)
     if not args.max_ratio >= 1:
         raise ConfigError(
             f"--max-ratio {args.max_ratio} must be at least 1, which rejects all but pairs of the "

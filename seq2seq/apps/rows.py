@@ -12,7 +12,7 @@ from pathlib import Path
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.data.formats import json_object
+from seq2seq.data.formats import json_object, text_in
 from seq2seq.data.lines import OPENERS
 from seq2seq.decoding.alignment import pharaoh
 from seq2seq.errors import CorpusError
@@ -47,17 +47,12 @@ def read_json(line: str, where: str) -> Line:
     "prefix" of the translation and a list of "terms" that it must hold; `where` begins the errors.
     """
     fields = json_object(line, where)
-    name = "text" if "text" in fields else "src"
-    if name not in fields:
-        names = ", ".join(fields) or "(none)"
-        raise CorpusError(f'{where} has no field "text" or "src"; its fields are {names}.')
-    for each in (name, "prefix"):
-        if not isinstance(fields.get(each, ""), str):
-            raise CorpusError(f'{where}: "{each}" is {short_repr(fields[each])}, not text.')
+    text = text_in(fields, ("text", "src"), where)
+    prefix = text_in({"prefix": "", **fields}, ["prefix"], where)
     terms = fields.get("terms", [])
     if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
         raise CorpusError(f'{where}: "terms" is {short_repr(terms)}, not a list of texts.')
-    return Line(Sentence(fields[name], fields.get("prefix", ""), terms), fields)
+    return Line(Sentence(text, prefix, terms), fields)
 
 
 class Asked(NamedTuple):

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
 
     from seq2seq.translator import Translator
 
-    at_least("batch-tokens", args.batch_tokens, 1)
+    at_least("--batch-tokens", args.batch_tokens, 1)
     check_output_flags(args, [args.src, args.tgt])
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
     translator = Translator.load(

@@ -49,6 +49,12 @@ class CorpusFiles:
                 f"a corpus is src and tgt, or path alone; got src={self.src}, tgt={self.tgt}, "
                 f"path={self.path}{replaced}."
             )
+        for side in filter(None, (self.src, self.tgt)):
+            if reader_of(side):
+                raise ConfigError(
+                    f"{side} holds both sides of a corpus, as its ending tells; give it alone, as "
+                    f"path, or rename it if its lines are sentences."
+                )
         if self.weight is not None and not 0 < self.weight < math.inf:
             raise ConfigError(f"weight={self.weight} is no share; use a number above 0.")
 

@@ -101,6 +101,18 @@ def json_object(line: str, where: str) -> dict[str, Any]:
     return record
 
 
+def text_in(record: dict[str, Any], names: Sequence[str], where: str) -> str:
+    """The first of these fields that a record has; `where` begins the errors."""
+    name = next((name for name in names if name in record), None)
+    if name is None:
+        wanted, there = '" or "'.join(names), ", ".join(record) or "(none)"
+        raise CorpusError(f'{where} has no field "{wanted}"; its fields are {there}.')
+    text = record[name]
+    if not isinstance(text, str):
+        raise CorpusError(f'{where}: "{name}" is {short_repr(text)}, not text.')
+    return text
+
+
 def read_tmx(path: str, sides: Sides) -> Iterator[Pair]:
     """TMX 1.4: of every translation unit the variants in the two languages, if it has both."""
     if not (sides.src_lang and sides.tgt_lang):

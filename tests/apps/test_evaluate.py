@@ -53,6 +53,22 @@ def test_each_metric_asked_for_is_one_line(files: Path, capsys: pytest.CaptureFi
     assert second.startswith("BLEU ")
 
 
+def test_of_json_lines_translation_and_tgt_are_compared(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "hyp.de", "ref.de"]) == 0
+    expected = capsys.readouterr().out
+    pairs = list(zip(HYPOTHESES, REFERENCES, strict=True))
+    rows = [{"src": "", "tgt": ref, "text": "", "translation": hyp} for hyp, ref in pairs]
+    write(files / "out.jsonl", [json.dumps(row) for row in rows])
+    assert main(["evaluate", "out.jsonl", "out.jsonl"]) == 0
+    assert capsys.readouterr().out == expected
+    write(files / "numbers.jsonl", [json.dumps({"id": 1})])
+    assert main(["evaluate", "out.jsonl", "numbers.jsonl"]) == 2
+    said = 'numbers.jsonl line 1 has no field "tgt"; its fields are id.'
+    assert said in capsys.readouterr().err
+
+
 def test_gz_files_and_a_missing_final_newline_change_nothing(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,6 +139,13 @@ def test_the_sources_of_a_corpus_are_the_files_that_are_read(tmp_path: Path) -> 
     assert by_stem == [tmp_path / "train.en", tmp_path / "train.de.gz"]
 
 
+@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.TSV.gz", "memory.tmx"])
+def test_a_file_of_both_sides_is_no_side(name: str) -> None:
+    for files in ({"src": name, "tgt": "a.de"}, {"src": "a.en", "tgt": name}):
+        with pytest.raises(ConfigError, match=f"{name} holds both sides of a corpus"):
+            CorpusFiles(**files)
+
+
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_weight_that_is_no_share_is_an_error(weight: float) -> None:
     with pytest.raises(ConfigError, match=f"weight={weight} is no share"):
