@@ -13,13 +13,18 @@ from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import Draw
 from seq2seq.text.subwords import Subwords
 
+EXCESS = 1.5
+"""Of its budget, that a batch may take before it is cut: two parts cost a sixth more time than one
+with more padding (docs/results.md)."""
+
 
 class TrainingBatches(Dataset[list[Batch]]):
     """dataset[draw] -> the batch of one step, in parts that fit the budget.
 
     There is one part, but where subwords are sampled (Kudo 2018; Provilkova et al. 2020), sentences
-    come out longer than they were planned. A part that exceeds `batch_tokens` is cut in the middle,
-    again and again. The segmentation of a sentence follows from (seed, corpus, epoch, index).
+    come out longer than they were planned. A part that exceeds `batch_tokens` by more than half is
+    cut into its shorter and its longer sentences, again and again. The segmentation of a sentence
+    follows from (seed, corpus, epoch, index).
     """
 
     def __init__(
@@ -42,7 +47,8 @@ class TrainingBatches(Dataset[list[Batch]]):
 
     def __getitem__(self, draw: Draw) -> list[Batch]:
         pairs = [self.corpora[draw.corpus][index] for index in draw.indices]
-        return self._parts(*(self._encode(draw, side, pairs) for side in range(2)))
+        src, tgt = (self._encode(draw, side, pairs) for side in range(2))
+        return self._parts(list(zip(src, tgt, strict=True)))
 
     def _encode(self, draw: Draw, side: int, pairs: Sequence[Pair]) -> list[list[int]]:
         subwords, strength = self.sides[side]
@@ -55,12 +61,17 @@ class TrainingBatches(Dataset[list[Batch]]):
                     encoded[place] = sampled
         return encoded
 
-    def _parts(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Batch]:
-        longest = round_up(max(map(len, [*src, *tgt])) + 1, self.multiple)
-        if len(src) > 1 and len(src) * longest > self.batch_tokens:
-            half = len(src) // 2
-            return self._parts(src[:half], tgt[:half]) + self._parts(src[half:], tgt[half:])
+    def _parts(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Batch]:
+        longest = round_up(max(map(_longer, pairs)) + 1, self.multiple)
+        if len(pairs) > 1 and len(pairs) * longest > EXCESS * self.batch_tokens:
+            pairs, half = sorted(pairs, key=_longer), len(pairs) // 2
+            return self._parts(pairs[:half]) + self._parts(pairs[half:])
+        src, tgt = zip(*pairs, strict=True)
         return [make_batch(src, tgt, self.start_id, self.multiple)]
+
+
+def _longer(pair: tuple[Ids, Ids]) -> int:
+    return max(map(len, pair))
 
 
 class TextBatch(NamedTuple):

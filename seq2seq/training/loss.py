@@ -17,7 +17,8 @@ def cross_entropy_sum(
 ) -> Tensor:
     """Cross-entropy against label-smoothed targets (Szegedy et al. 2016, section 7).
 
-    logits (B, T, V), tgt_out (B, T) -> scalar: the sum over real tokens, in nats and fp32
+    logits (B, T, V), tgt_out (B, T) -> scalar: the sum over real tokens, in nats and fp32;
+    or (N, V) and (N,), as well
 
     With `r_drop` = alpha, logits (2 B, T, V) are those of two passes with different dropout, one
     after the other, and the loss is half of R-Drop's (Wu et al. 2021, eq. 4): the mean of both

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
-from seq2seq.config import EOS_ID, ModelConfig, SearchConfig
+from seq2seq.config import EOS_ID, PAD_ID, ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.engine import NativeEngine
@@ -208,8 +208,12 @@ class TranslationModule(pl.LightningModule):
         recipe, (src, src_lens, tgt_in, *_) = self.recipe, batch
         if recipe.r_drop:
             src, src_lens, tgt_in = (torch.cat([x, x]) for x in (src, src_lens, tgt_in))
-        logits = self.network.project(self.network(src, src_lens, tgt_in))  # (B or 2 B, T, V)
-        return cross_entropy_sum(logits, batch.tgt_out, recipe.label_smoothing, recipe.r_drop)
+        hidden, wanted = self.network(src, src_lens, tgt_in), batch.tgt_out  # (B or 2 B, T, D)
+        if hidden.device.type == "cpu":  # a GPU would have to be asked how many tokens are real
+            real = wanted != PAD_ID
+            hidden, wanted = hidden[real.repeat(len(hidden) // len(real), 1)], wanted[real]
+        logits = self.network.project(hidden)  # (B or 2 B, T, V); on a CPU (N or 2 N, V)
+        return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop)
 
     def configure_optimizers(self) -> Any:
         recipe, total = self.recipe, self.trainer.max_steps

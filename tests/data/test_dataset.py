@@ -1,10 +1,11 @@
 """What a loader hands out; cut anywhere, it must go on as if it never had been."""
 
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from corpora import random_pairs, stored
 
 from seq2seq.config import BOS_ID, EOS_ID, SubwordConfig, SubwordSampling
@@ -83,18 +84,28 @@ def test_sides_are_sampled_apart(subwords: Subwords) -> None:
     assert batch.tgt_in.tolist() != plain.tgt_in.tolist()
 
 
-def test_an_overflowing_batch_is_cut_into_parts_that_fit_and_keep_every_pair(
+def test_a_batch_far_over_its_budget_is_cut_by_length_into_parts_and_keeps_every_pair(
     subwords: Subwords,
 ) -> None:
-    for budget in (40, 100, 400):
+    for budget in (40, 100, 300):
         dataset = batches(subwords, budget, sampling=SAMPLING)
         parts = dataset[ALL]
         assert len(parts) > 1
         for part in parts:
-            assert len(part.src) == 1 or max(part.src.numel(), part.tgt_in.numel()) <= budget
+            assert len(part.src) == 1 or max(part.src.numel(), part.tgt_in.numel()) <= 1.5 * budget
+        lengths = [torch.maximum(part.src_lens, part.tgt_lens) for part in parts]
+        for shorter, longer in pairwise(lengths):
+            assert shorter.max() <= longer.min()
         whole = batches(subwords, sampling=SAMPLING)[ALL]
-        assert sources_in(parts) == sources_in(whole)
+        assert sorted(sources_in(parts)) == sorted(sources_in(whole))
         assert contents(parts) == contents(dataset[ALL])
+
+
+def test_a_batch_over_its_budget_by_less_than_half_stays_whole(subwords: Subwords) -> None:
+    (whole,) = batches(subwords, sampling=SAMPLING)[ALL]
+    size = max(whole.src.numel(), whole.tgt_in.numel())
+    assert len(batches(subwords, -(-size // 3) * 2, sampling=SAMPLING)[ALL]) == 1
+    assert len(batches(subwords, size // 3 * 2 - 2, sampling=SAMPLING)[ALL]) == 2
 
 
 def test_a_sample_that_is_too_long_gives_way_to_the_best_segmentation(subwords: Subwords) -> None:

@@ -43,6 +43,19 @@ def test_padding_gets_no_gradient() -> None:
     assert logits.grad[0, 0].abs().max() > 0
 
 
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_rows_of_padding_may_be_left_out_beforehand(alpha: float) -> None:
+    target = torch.tensor([[4, 5, 6, 1, 3], [6, 3, PAD_ID, PAD_ID, PAD_ID]])
+    hidden, weight = torch.randn(2 * B, T, 3), torch.randn(V, 3, requires_grad=True)
+    whole = cross_entropy_sum(hidden @ weight.T, target, 0.1, alpha)
+    (expected,) = torch.autograd.grad(whole, weight)
+    real = target != PAD_ID
+    packed = hidden[real.repeat(2, 1)]
+    loss = cross_entropy_sum(packed @ weight.T, target[real], 0.1, alpha)
+    torch.testing.assert_close(loss, whole)
+    torch.testing.assert_close(torch.autograd.grad(loss, weight)[0], expected)
+
+
 def test_loss_is_summed_in_fp32_whatever_the_logits() -> None:
     uniform = torch.zeros(4, 100, V, dtype=torch.bfloat16)
     loss = cross_entropy_sum(uniform, torch.full((4, 100), 5))
