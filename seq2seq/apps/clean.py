@@ -12,7 +12,13 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from seq2seq.apps.inspect import add_limits, check_limits, corpus_files, progress
+from seq2seq.apps.corpus_flags import (
+    add_corpus_flags,
+    add_limits,
+    check_limits,
+    corpus_files,
+    progress,
+)
 from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
 from seq2seq.data.lines import PACKERS
 from seq2seq.data.output import check_not_taken, in_place
@@ -52,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="text files of evaluation sentences, either language: a pair with one of them on "
         "either side, whatever its case and punctuation, is rejected by the rule overlap",
     )
+    add_corpus_flags(parser)
     parser.add_argument("--src-lang", metavar="LANG", default="", help="e.g. en: its script")
     parser.add_argument("--tgt-lang", metavar="LANG", default="", help="e.g. ja: its scripts")
     add_limits(parser)
@@ -63,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
     _check(args)
     outputs: list[Path] = [*args.output, args.rejected]
     cleaning = Cleaning(
-        files=corpus_files("SRC TGT", args.corpus),
+        files=corpus_files("SRC TGT", args.corpus, args),
         rules=args.rules,
         against=args.against,
         languages=(args.src_lang, args.tgt_lang),

@@ -18,13 +18,13 @@ from itertools import islice, tee
 from pathlib import Path
 
 from seq2seq.apps import mbr
+from seq2seq.apps.corpus_flags import add_corpus_flags, corpus_files
 from seq2seq.apps.engine_flags import (
     SAME_TRANSLATIONS,
     add_engine_flags,
     check_engine_flags,
     load_translator,
 )
-from seq2seq.apps.inspect import corpus_files
 from seq2seq.apps.output_flags import add_output_flags, check_output_flags, made_with, opened
 from seq2seq.apps.rows import decimal
 from seq2seq.apps.search_flags import add_search_flags, search_config
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "corpus", metavar="CORPUS", nargs="+", help="SRC TGT, one PATH with both sides, or one SRC"
     )
+    add_corpus_flags(parser)
     add_output_flags(parser)
     parser.add_argument(
         "--teacher-only", action="store_true", help="leave out the references of the corpus"
@@ -112,7 +113,7 @@ def _pairs(args: argparse.Namespace) -> Iterator[Pair]:
 def _corpus(args: argparse.Namespace) -> tuple[CorpusFiles, dict[str, str]]:
     """One with both sides, and the languages to read it with: the teacher's."""
     codes = zip(("src_lang", "tgt_lang"), languages(args.model), strict=True)
-    return corpus_files("CORPUS", args.corpus), dict(codes)
+    return corpus_files("CORPUS", args.corpus, args), dict(codes)
 
 
 def _terms(args: argparse.Namespace) -> str:

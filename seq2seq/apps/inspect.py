@@ -9,14 +9,17 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
-from seq2seq.config import at_least
-from seq2seq.data.corpus import CorpusFiles, Pair
+from seq2seq.apps.corpus_flags import (
+    add_corpus_flags,
+    add_limits,
+    check_limits,
+    corpus_files,
+    progress,
+)
 from seq2seq.data.findings import CorpusReport, Finding, SideReport
 from seq2seq.data.inspection import Plan, inspect
 from seq2seq.data.output import check_not_taken
@@ -46,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help=f"{what}: SRC TGT, or one PATH with both sides",
         )
+    add_corpus_flags(parser)
     parser.add_argument("--src-lang", metavar="LANG", default="", help="e.g. en: its script")
     parser.add_argument("--tgt-lang", metavar="LANG", default="", help="e.g. ja: its scripts")
     parser.add_argument("--model", metavar="MODEL", help="count what its subwords do not know")
@@ -56,54 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """The limits of the rules `long` and `ratio`."""
-    parser.add_argument(
-        "--max-words",
-        metavar="N",
-        type=int,
-        default=200,
-        help="of a side; characters where words are not spaced (default: 200)",
-    )
-    parser.add_argument(
-        "--max-ratio",
-        metavar="X",
-        type=float,
-        default=3.0,
-        help="of the lengths of the sides, the corpus's own median ratio counting as 1 and both "
-        "being 10 characters longer than they are (default: 3)",
-    )
-
-
-def check_limits(args: argparse.Namespace) -> None:
-    at_least("--max-words", args.max_words, 1)
-    if not args.max_ratio >= 1:
-        raise ConfigError(
-            f"--max-ratio {args.max_ratio} must be at least 1, which rejects all but pairs of the "
-            f"usual ratio; the default is 3."
-        )
-
-
-def corpus_files(flag: str, values: Sequence[str]) -> CorpusFiles:
-    """One path or two of the command line."""
-    if len(values) == 1:
-        return CorpusFiles(path=values[0])
-    if len(values) == 2:
-        return CorpusFiles(src=values[0], tgt=values[1])
-    raise ConfigError(f"{flag} {' '.join(values)}: expected SRC TGT, or one PATH with both sides.")
-
-
-def progress(pairs: Iterable[Pair], name: str, total: int | None) -> Iterator[Pair]:
-    """A bar on standard error where that is a terminal."""
-    quiet = not sys.stderr.isatty()
-    yield from tqdm(pairs, name, total, unit="pair", leave=False, file=sys.stderr, disable=quiet)
-
-
 def run(args: argparse.Namespace) -> int:
     """Inspect, print, write; 1 if something is spoilt."""
     check_limits(args)
     evaluation = [
-        (role, corpus_files(f"--{role}", values))
+        (role, corpus_files(f"--{role}", values, args))
         for role, sets in (("validation", args.validation), ("test", args.test))
         for values in sets
     ]
@@ -117,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             check_not_taken(flag, Path(output), taken)
             taken.append(output)
     plan = Plan(
-        train=corpus_files("--train", args.train[0]),
+        train=corpus_files("--train", args.train[0], args),
         evaluation=evaluation,
         languages=(args.src_lang, args.tgt_lang),
         subwords=_subwords(args.model),

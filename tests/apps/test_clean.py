@@ -147,6 +147,16 @@ def test_a_tsv_is_read_and_packed_files_are_written(folder: Path) -> None:
     assert list(read_lines("rejected.tsv.gz")) == []
 
 
+def test_the_fields_of_json_lines_may_have_any_name(folder: Path) -> None:
+    objects = [json.dumps({"id": 1, "text": {"en": s, "de": t}}) + "\n" for s, t in HEALTHY]
+    Path("in.jsonl").write_text("".join(objects), encoding="utf-8")
+    fields = ["--src-field", "text.en", "--tgt-field", "text.de"]
+    outputs = ["--output", "out.src", "out.tgt", "--rejected", "rejected.tsv"]
+    assert main(["clean", "in.jsonl", *fields, *outputs]) == 0
+    assert kept() == as_bytes(HEALTHY)
+    assert main(["inspect", "--train", "in.jsonl", *fields]) == 0
+
+
 def test_a_pipe_takes_the_rejected_pairs_and_stays_a_pipe(folder: Path) -> None:
     write(folder, "in", [*HEALTHY, ("one", "")])
     os.mkfifo("pipe")

@@ -138,6 +138,9 @@ def test_the_corpus_may_have_any_format_and_languages_are_the_teachers(here: Pat
     objects = [json.dumps({"src": src, "tgt": tgt}) + "\n" for src, tgt in pairs]
     Path("train.jsonl").write_text("".join(objects))
     assert distilled("train.jsonl") == expected
+    renamed = [line.replace('"tgt"', '"translation"') for line in objects]
+    Path("train.jsonl").write_text("".join(renamed))
+    assert distilled("train.jsonl", "--tgt-field", "translation") == expected
 
 
 def test_the_closest_is_the_one_that_sacrebleu_likes_best() -> None:

@@ -1,0 +1,72 @@
+"""Flags of the commands that read corpora, and the corpora that they mean."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from tqdm import tqdm
+
+from seq2seq.config import at_least
+from seq2seq.data.corpus import CorpusFiles, Pair
+from seq2seq.errors import ConfigError
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """The limits of the rules `long` and `ratio`."""
+    parser.add_argument(
+        "--max-words",
+        metavar="N",
+        type=int,
+        default=200,
+        help="of a side; characters where words are not spaced (default: 200)",
+    )
+    parser.add_argument(
+        "--max-ratio",
+        metavar="X",
+        type=float,
+        default=3.0,
+        help="of the lengths of the sides, the corpus's own median ratio counting as 1 and both "
+        "being 10 characters longer than they are (default: 3)",
+    )
+
+
+def check_limits(args: argparse.Namespace) -> None:
+    at_least("--max-words", args.max_words, 1)
+    if not args.max_ratio >= 1:
+        raise ConfigError(
+            f"--max-ratio {args.max_ratio} must be at least 1, which rejects all but pairs of the "
+            f"usual ratio; the default is 3."
+        )
+
+
+def add_corpus_flags(parser: argparse.ArgumentParser) -> None:
+    """Where in a corpus the sentences are."""
+    for name, what in (
+        ("src_field", "of JSONL and datasets: the field of the source sentence"),
+        ("tgt_field", "of JSONL and datasets: the field of the translation"),
+        ("split", "of datasets: which split"),
+    ):
+        flag, default = f"--{name.replace('_', '-')}", getattr(CorpusFiles, name)
+        parser.add_argument(
+            flag, metavar="NAME", default=default, help=f"{what} (default: {default})"
+        )
+
+
+def corpus_files(flag: str, values: Sequence[str], args: argparse.Namespace) -> CorpusFiles:
+    """One path or two of the command line, read as the flags say."""
+    if len(values) == 1:
+        return CorpusFiles(
+            path=values[0],
+            src_field=args.src_field,
+            tgt_field=args.tgt_field,
+            split=args.split,
+        )
+    if len(values) == 2:
+        return CorpusFiles(src=values[0], tgt=values[1])
+    raise ConfigError(f"{flag} {' '.join(values)}: expected SRC TGT, or one PATH with both sides.")
+
+
+def progress(pairs: Iterable[Pair], name: str, total: int | None) -> Iterator[Pair]:
+    """A bar on standard error where that is a terminal."""
+    quiet = not sys.stderr.isatty()
+    yield from tqdm(pairs, name, total, unit="pair", leave=False, file=sys.stderr, disable=quiet)
