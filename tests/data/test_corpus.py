@@ -141,9 +141,9 @@ def test_the_sources_of_a_corpus_are_the_files_that_are_read(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.TSV.gz", "memory.tmx"])
 def test_a_file_of_both_sides_is_no_side(name: str) -> None:
-    for files in ({"src": name, "tgt": "a.de"}, {"src": "a.en", "tgt": name}):
+    for src, tgt in ((name, "a.de"), ("a.en", name)):
         with pytest.raises(ConfigError, match=f"{name} holds both sides of a corpus"):
-            CorpusFiles(**files)
+            CorpusFiles(src=src, tgt=tgt)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
