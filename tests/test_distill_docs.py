@@ -89,7 +89,7 @@ def test_every_configuration_is_one(
 def test_every_flag_of_its_own_is_in_a_command() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(parser)
-    # The last two groups are those of engine and search, which other pages show.
+    # The groups corpus, engine and search are shown by other pages.
     own = {flag for action in parser._optionals._group_actions for flag in action.option_strings}
     assert own - {"--mbr", "--candidates"} == {
         "--output",

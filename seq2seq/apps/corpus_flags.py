@@ -41,13 +41,14 @@ def check_limits(args: argparse.Namespace) -> None:
 
 def add_corpus_flags(parser: argparse.ArgumentParser) -> None:
     """Where in a corpus the sentences are."""
+    group = parser.add_argument_group("corpus")
     for name, what in (
         ("src_field", "of JSONL and datasets: the field of the source sentence"),
         ("tgt_field", "of JSONL and datasets: the field of the translation"),
         ("split", "of datasets: which split"),
     ):
         flag, default = f"--{name.replace('_', '-')}", getattr(CorpusFiles, name)
-        parser.add_argument(
+        group.add_argument(
             flag, metavar="NAME", default=default, help=f"{what} (default: {default})"
         )
 
