@@ -12,8 +12,7 @@ from pathlib import Path
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.data.formats import json_object, text_in
-from seq2seq.data.lines import OPENERS
+from seq2seq.data.formats import json_object, read_jsonl, reader_of, text_in
 from seq2seq.decoding.alignment import pharaoh
 from seq2seq.errors import CorpusError
 from seq2seq.sentence import Sentence
@@ -149,7 +148,4 @@ WRITERS: dict[str, Callable[[int, Line, Sequence[Fields], int], Iterator[str]]] 
 
 def format_of(path: str | Path | None) -> str:
     """What the ending of a file's name tells; text without one, and without a file."""
-    name = Path(path or "")
-    if name.suffix in OPENERS:
-        name = name.with_suffix("")
-    return "jsonl" if name.suffix.lower() == ".jsonl" else "text"
+    return "jsonl" if reader_of(str(path or "")) is read_jsonl else "text"

@@ -14,21 +14,19 @@ from seq2seq.training.recipe import Recipe
 
 def optimizer_of(recipe: Recipe, network: Transformer, *, bf16: bool) -> Optimizer:
     """`bf16` says that products of the training are in bf16, so Muon's may be."""
-    betas, decay, eps = recipe.betas, weight_decay_of(recipe), 1e-9
+    settings: dict[str, Any] = {
+        "lr": recipe.lr,
+        "betas": recipe.betas,
+        "weight_decay": weight_decay_of(recipe),
+        "eps": 1e-9,
+    }
     if recipe.optimizer == "muon":
         matrices = hidden_matrices(network)
-        return Muon(
-            matrices,
-            [p for p in network.parameters() if p not in set(matrices)],
-            lr=recipe.lr,
-            betas=betas,
-            weight_decay=decay,
-            eps=eps,
-            dtype=torch.bfloat16 if bf16 else torch.float32,
-        )
+        known = set(matrices)
+        others = [parameter for parameter in network.parameters() if parameter not in known]
+        return Muon(matrices, others, dtype=torch.bfloat16 if bf16 else torch.float32, **settings)
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-    parameters = network.parameters()
-    return kind(parameters, recipe.lr, betas=betas, weight_decay=decay, eps=eps, fused=True)
+    return kind(network.parameters(), fused=True, **settings)
 
 
 def hidden_matrices(network: Transformer) -> list[Tensor]:

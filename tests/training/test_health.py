@@ -57,6 +57,10 @@ def test_an_optimizer_that_is_told_of_infinity_changes_nothing(name: Any) -> Non
         states = [value for state in optimizer.state.values() for value in state.values()]
         seen.append([value.detach().clone() for value in (*network.parameters(), *states)])
     first, second, third, fourth = seen
+    kept = {frozenset(state) for state in optimizer.state.values()}
+    moments = frozenset({"exp_avg", "exp_avg_sq", "step"})
+    assert kept == ({moments, frozenset({"momentum"})} if name == "muon" else {moments})
+    assert optimizer.state.keys() == set(network.parameters())
     for one, other in ((first, second), (first, third)):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert not any(torch.equal(old, new) for old, new in zip(third, fourth, strict=True))
