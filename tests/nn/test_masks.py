@@ -7,7 +7,7 @@ import torch
 from oracle import B, K, Q
 from torch import Tensor
 
-from seq2seq.nn.masks import masked_softmax, may_attend, repeat_per_head
+from seq2seq.nn.masks import VECTOR, masked_softmax, may_attend, repeat_per_head
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +68,20 @@ def test_softmax_is_in_fp32_whatever_the_type_of_the_scores(dtype: torch.dtype) 
         exact = scores[b, :, :n].double().softmax(dim=-1)
         torch.testing.assert_close(weights[b, :, :n].double(), exact, atol=1e-6, rtol=1e-6)
         assert (weights[b, :, n:] == 0).all()
+
+
+@pytest.mark.parametrize("keys", [1, VECTOR - 1, VECTOR, VECTOR + 1])
+def test_few_keys_are_computed_as_many(keys: int) -> None:
+    scores = torch.randn(B, Q, keys, requires_grad=True)
+    exact = scores.detach().double().requires_grad_()
+    mix = torch.randn(B, Q, keys)
+    weights = masked_softmax(scores, torch.ones(B, 1, keys, dtype=torch.bool))
+    (weights * mix).sum().backward()
+    (exact.softmax(dim=-1) * mix).sum().backward()
+    torch.testing.assert_close(weights.double(), exact.softmax(dim=-1), atol=1e-6, rtol=1e-6)
+    assert scores.grad is not None
+    assert exact.grad is not None
+    torch.testing.assert_close(scores.grad.double(), exact.grad, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("low", [-1e5, -1e7, -1e30])
