@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 VECTOR = 16
-"""Numbers that a CPU computes with at once: over fewer, torch's softmax takes five times as long."""
+"""Numbers that a CPU computes with at once: over fewer, torch's softmax takes five times longer."""
 
 
 def may_attend(valid_lens: Tensor, keys: int) -> Tensor:
