@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
+from seq2seq.decoding.likeliest import likeliest
 from seq2seq.decoding.progress import Progress, sent
 from seq2seq.decoding.search import Hypothesis, Rule, Stepper, length_penalty
 
@@ -34,11 +35,8 @@ def beam_search(
         log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
         for rule in rules:
             log_probs = rule(log_probs, prefixes, progress.alive)
-        totals = scores[:, :, None] + progress.end_at_limit(log_probs, length)
-        vocab_size = totals.shape[-1]
-        looked_at = min(2 * width, width * vocab_size)
-        best, where = totals.flatten(1).topk(looked_at)  # (B, 2W)
-        beams, next_tokens = where // vocab_size, where % vocab_size  # (B, 2W)
+        log_probs = progress.end_at_limit(log_probs, length)
+        best, beams, next_tokens = likeliest(scores, log_probs, 2 * width)  # (B, 2W)
         ends = next_tokens == EOS_ID
         # Stable: among the continuations that do not end, the order of `best` stays.
         going = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :width]  # (B, W)
