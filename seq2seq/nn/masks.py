@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 VECTOR = 16
-"""Numbers that a CPU computes with at once: over fewer, torch's softmax takes five times longer."""
+"""Numbers that a CPU computes with at once: over fewer, torch's softmax takes five times longer
+(what torch compiles does not)."""
 
 
 def may_attend(valid_lens: Tensor, keys: int) -> Tensor:
@@ -43,7 +44,8 @@ def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
     lowest = torch.finfo(torch.float32).min
     scores = scores.float().masked_fill(~allowed, lowest)
     keys = scores.shape[-1]
-    if keys < VECTOR and scores.device.type == "cpu":
+    eager_cpu = not torch.compiler.is_compiling() and scores.device.type == "cpu"
+    if eager_cpu and keys < VECTOR:
         scores = F.pad(scores, (0, VECTOR - keys), value=lowest)
     seen = allowed.view(torch.uint8).float()  # a product with numbers is fast, one with bool slow
     return scores.softmax(dim=-1)[..., :keys] * seen

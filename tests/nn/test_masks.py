@@ -1,6 +1,7 @@
 """Lengths become masks, and masked softmax looks at nothing else."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -82,6 +83,20 @@ def test_few_keys_are_computed_as_many(keys: int) -> None:
     assert scores.grad is not None
     assert exact.grad is not None
     torch.testing.assert_close(scores.grad.double(), exact.grad, atol=1e-6, rtol=1e-5)
+
+
+def test_few_keys_and_many_are_one_compiled_graph() -> None:
+    graphs = []
+
+    def backend(graph: Callable[..., object], inputs: object) -> Callable[..., object]:
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(masked_softmax, dynamic=True, backend=backend)
+    for keys in (VECTOR - 1, 2 * VECTOR):
+        scores, allowed = torch.randn(B, Q, keys), may_attend(torch.tensor([keys, 3]), keys)
+        torch.testing.assert_close(compiled(scores, allowed), masked_softmax(scores, allowed))
+    assert len(graphs) == 1
 
 
 @pytest.mark.parametrize("low", [-1e5, -1e7, -1e30])
