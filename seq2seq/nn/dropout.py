@@ -9,8 +9,8 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     """Zero each element with probability `rate`, scale the others so that the mean stays.
 
     On a CPU torch draws one Bernoulli number an element; here eight elements share one 64-bit
-    draw, a byte each. The rate is therefore rounded to n / 256. There bytes are compared ten times
-    faster with bytes than with one number, and converted six times faster than booleans are.
+    draw, a byte each. The rate is therefore rounded to n / 256. Torch compares bytes ten times
+    faster with bytes than with one number, and converts them six times faster than booleans.
     """
     if rate == 0:
         return x

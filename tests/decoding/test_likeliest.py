@@ -16,11 +16,11 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def check(scores: Tensor, log_probs: Tensor, count: int = COUNT) -> None:
-    found = likeliest(scores, log_probs, count)
+def check(scores: Tensor, log_probs: Tensor) -> None:
+    found = likeliest(scores, log_probs, COUNT)
     totals = scores[:, :, None] + log_probs  # (B, W, V)
     every = totals.flatten(1).sort(dim=1, descending=True).values
-    assert found.totals.equal(every[:, :count])
+    assert found.totals.equal(every[:, :COUNT])
     rows = torch.arange(len(scores))[:, None]
     assert totals[rows, found.beams, found.tokens].equal(found.totals)
     for beams, tokens in zip(found.beams.tolist(), found.tokens.tolist(), strict=True):
