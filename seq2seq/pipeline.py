@@ -1,17 +1,18 @@
 """Lines stream through a search: sorted within windows, in batches, and out in their order.
 
-Batches are searched in threads of their own; meanwhile the caller's thread reads and encodes what
-comes next, decodes and writes what is finished. Memory does not grow with the number of lines.
+Batches are searched in the caller's thread, or in threads of their own: meanwhile the caller's
+reads and encodes what comes next, decodes and writes what is finished. Memory does not grow with
+the number of lines.
 """
 
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -60,8 +61,25 @@ class Piece(NamedTuple):
         return len(self.request.src) + 1
 
 
+class CallersThread(Executor):
+    """Does at once, and where it is told, what it is told to do; errors are the caller's."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def executor(parallel: int) -> Executor:
+    """`parallel` threads that search, or the caller's own if 0."""
+    if not parallel:
+        return CallersThread()
+    return ThreadPoolExecutor(parallel, thread_name_prefix="search")
+
+
 class Pipeline:
-    """Searches lines, `parallel` batches of up to `batch_tokens` padded source tokens at once.
+    """Searches lines in batches of up to `batch_tokens` padded source tokens, `parallel` batches at
+    once in threads of their own, or with 0 one after the other in the caller's.
 
     A batch that runs out of memory is halved, and later ones are made smaller.
     """
@@ -72,12 +90,12 @@ class Pipeline:
         *,
         parallel: int,
         batch_tokens: int,
-        pool: ThreadPoolExecutor | None = None,
+        pool: Executor | None = None,
     ) -> None:
-        """`pool`: threads that are there already. Each gets threads of torch's own at its first
-        search, which takes as long as a short sentence."""
+        """`pool`: an executor that is there already. Each of its threads gets threads of torch's
+        own at its first search, which takes as long as a short sentence."""
         self.search, self.parallel, self.batch_tokens = search, parallel, batch_tokens
-        self.pool = pool or ThreadPoolExecutor(parallel, thread_name_prefix="search")
+        self.pool = pool or executor(parallel)
 
     def run(self, lines: Iterable[Line]) -> Generator[Line, None, None]:
         """The same lines in the same order, finished.
@@ -97,7 +115,7 @@ class Pipeline:
                 lengths = [piece.length for piece in pieces]
                 for indices in batches(lengths, self._budget(lengths)):
                     batch = [pieces[index] for index in indices]
-                    if len(running) == 2 * self.parallel:  # one searched, one next in line
+                    if running and len(running) >= 2 * self.parallel:  # one searched, one next
                         running.popleft().result()
                     running.append(self.pool.submit(self._answer, batch, search))
                     yield from _taken_finished(waiting)
@@ -115,7 +133,7 @@ class Pipeline:
     def _budget(self, lengths: Sequence[int]) -> int:
         """Source tokens of a batch, so that all who search have as much to do."""
         total = sum(lengths)
-        count = round_up(max(1, -(-total // self.batch_tokens)), self.parallel)
+        count = round_up(max(1, -(-total // self.batch_tokens)), max(1, self.parallel))
         even = -(-total // count) + max(lengths, default=0)  # batches end between sentences
         return min(self.batch_tokens, even)
 

@@ -4,7 +4,6 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
@@ -20,7 +19,7 @@ from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
-from seq2seq.pipeline import Line, Pipeline
+from seq2seq.pipeline import Line, Pipeline, executor
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import join, split
@@ -63,7 +62,7 @@ class Translator:
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
         self.max_length = min(filter(None, (max_length, engine.max_length)), default=None)
-        self._pool = ThreadPoolExecutor(engine.parallel, thread_name_prefix="search")
+        self._pool = executor(engine.parallel)
 
     @classmethod
     def load(

@@ -49,7 +49,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_windows")
-@pytest.mark.parametrize("parallel", [1, 3])
+@pytest.mark.parametrize("parallel", [0, 1, 3])
 @pytest.mark.parametrize("batch_tokens", [1, 20, 1000])
 def test_lines_come_out_in_their_order_each_with_its_own_answers(
     parallel: int, batch_tokens: int
@@ -94,6 +94,19 @@ def test_the_next_window_is_read_while_the_last_batch_of_one_is_searched() -> No
     assert len(list(Pipeline(patient, parallel=1, batch_tokens=20).run(lines()))) == 8
 
 
+def test_without_threads_of_its_own_the_caller_searches_a_batch_and_has_its_lines() -> None:
+    searched = []
+
+    def here(batch: Sequence[Request]) -> list[list[Hypothesis]]:
+        searched.append(threading.current_thread())
+        return backwards(batch)
+
+    stream = Pipeline(here, parallel=0, batch_tokens=1).run(lines_of([[4]] * 9))
+    counts = [len(searched) for _ in stream]
+    assert counts == list(range(1, 10))
+    assert set(searched) == {threading.current_thread()}
+
+
 def test_as_many_batches_are_searched_at_once_as_the_engine_allows() -> None:
     together = threading.Barrier(3)
 
@@ -105,7 +118,7 @@ def test_as_many_batches_are_searched_at_once_as_the_engine_allows() -> None:
     assert len(list(found)) == 9
 
 
-@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("parallel", [0, 1, 2])
 def test_an_error_while_reading_comes_after_all_lines_before_it(parallel: int) -> None:
     def lines() -> Iterator[Line]:
         yield from random_lines(50)
@@ -149,7 +162,7 @@ OUT_OF_MEMORY = [
 ]
 
 
-@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("parallel", [0, 1, 2])
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
 @pytest.mark.filterwarnings("ignore:out of memory")
 def test_batches_beyond_the_memory_are_halved_until_they_fit(
@@ -161,7 +174,7 @@ def test_batches_beyond_the_memory_are_halved_until_they_fit(
     assert all(map(answered, lines))
     beyond = [tokens for tokens in asked if tokens > 64]
     assert beyond
-    assert len(beyond) <= 5 * parallel  # 1000, 500, 250, 125 and once more; later ones know
+    assert len(beyond) <= 5 * max(1, parallel)  # 1000, 500, 250, 125 and once more; later ones know
 
 
 def test_a_smaller_batch_is_told_once_and_plainly() -> None:
@@ -189,8 +202,9 @@ def test_another_error_is_no_reason_to_try_again() -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("parallel", [0, 1])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_search_runs_in_the_precision_of_the_caller(dtype: torch.dtype) -> None:
+def test_a_search_runs_in_the_precision_of_the_caller(dtype: torch.dtype, parallel: int) -> None:
     found = []
 
     def product(batch: Sequence[Request]) -> list[list[Hypothesis]]:
@@ -199,6 +213,6 @@ def test_a_search_runs_in_the_precision_of_the_caller(dtype: torch.dtype) -> Non
 
     search: BatchSearch = product
     with torch.autocast("cpu", dtype):
-        list(Pipeline(search, parallel=1, batch_tokens=9).run(lines_of([[4]])))
-    list(Pipeline(search, parallel=1, batch_tokens=9).run(lines_of([[4]])))
+        list(Pipeline(search, parallel=parallel, batch_tokens=9).run(lines_of([[4]])))
+    list(Pipeline(search, parallel=parallel, batch_tokens=9).run(lines_of([[4]])))
     assert found == [dtype, torch.float32]

@@ -2,6 +2,7 @@
 
 import math
 import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,7 +18,7 @@ from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig, SearchCo
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import Engine, ModelStepper, NativeEngine
+from seq2seq.engine import Engine, ModelStepper, NativeEngine, searches_beside_caller
 from seq2seq.errors import ConfigError, ModelFolderError, SentenceError
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
@@ -122,6 +123,22 @@ def test_batches_and_order_have_no_say_in_a_translation_or_its_score(
         one = expected[index]
         assert [each.text for each in one] == [each.text for each in other]
         assert [e.score for e in one] == pytest.approx([e.score for e in other], abs=1e-4)
+
+
+def test_on_a_cpu_the_caller_searches_and_on_a_gpu_a_thread_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[threading.Thread] = []
+    search = NativeEngine.search
+
+    def spied(self: NativeEngine, *asked: Any) -> list[list[Hypothesis]]:
+        searched.append(threading.current_thread())
+        return search(self, *asked)
+
+    monkeypatch.setattr(NativeEngine, "search", spied)
+    random_translator().translate(LINES[:2])
+    assert searched == [threading.current_thread()]
+    assert searches_beside_caller(torch.device("cuda")) == 1
 
 
 def test_blank_lines_stay_blank_and_never_reach_the_engine() -> None:

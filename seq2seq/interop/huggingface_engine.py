@@ -10,7 +10,7 @@ from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
 from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import NEVER_SAID, limits_of
+from seq2seq.engine import NEVER_SAID, limits_of, searches_beside_caller
 from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
@@ -22,12 +22,14 @@ from seq2seq.translator import PRECISIONS
 class HuggingFaceEngine:
     """An `Engine` of an exported `MarianMTModel` or `PegasusForConditionalGeneration`."""
 
-    parallel = 1
-
     def __init__(self, model: Any, max_length: int | None) -> None:
         assert max_length is not None
         self.model, self.max_length = model, max_length
         self.start_id = int(model.generation_config.decoder_start_token_id)
+
+    @property
+    def parallel(self) -> int:
+        return searches_beside_caller(self.model.device)
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         refuse_search("huggingface", batch, config)
