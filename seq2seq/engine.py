@@ -176,7 +176,11 @@ class NativeEngine:
 
     @property
     def parallel(self) -> int:
-        return searches_beside_caller(self.network.output.weight.device)
+        return searches_beside_caller(self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return self.network.src_embedding.weight.device
 
     @property
     def max_length(self) -> int | None:
@@ -191,7 +195,7 @@ class NativeEngine:
         return [each[: config.n_best] for each in covered]
 
     def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
-        device = self.network.output.weight.device
+        device = self._device
 
         def stepper(src: Tensor, src_lens: Tensor) -> Stepper:
             src, src_lens = src.to(device), src_lens.to(device)
@@ -243,7 +247,7 @@ class NativeEngine:
 
     def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
         batch = make_batch(src, tgt, self.network.start_id)
-        return Batch(*(tensor.to(self.network.output.weight.device) for tensor in batch))
+        return Batch(*(tensor.to(self._device) for tensor in batch))
 
 
 def forced(network: Transformer, batch: Batch) -> Tensor:

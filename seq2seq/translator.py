@@ -19,6 +19,7 @@ from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
+from seq2seq.nn.packed import pack
 from seq2seq.pipeline import Line, Pipeline, executor
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
@@ -270,7 +271,10 @@ def load_engine(
     models = load_together(paths, attention=attention)
     try:
         there = torch.device(device), PRECISIONS[precision]
-        return NativeEngine(*(model.network.to(*there) for model in models))
+        networks = [model.network.to(*there) for model in models]
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={device} cannot be used: {reason}") from None
+    for network in networks:
+        pack(network)
+    return NativeEngine(*networks)

@@ -542,7 +542,7 @@ def test_half_precision_scores_nearly_alike(precision: str, tmp_path: Path) -> N
     exact = Translator.load(tmp_path, config, device="cpu")
     half = Translator.load(tmp_path, config, device="cpu", precision=precision)
     assert isinstance(half.engine, NativeEngine)
-    assert half.engine.network.output.weight.dtype == PRECISIONS[precision]
+    assert half.engine.network.src_embedding.weight.dtype == PRECISIONS[precision]
     pairs = zip(exact.n_best(TEXTS), half.n_best(TEXTS), strict=True)
     alike = [(a.score, b.score) for (a,), (b,) in pairs if a.text == b.text]
     assert len(alike) > len(TEXTS) / 2
