@@ -4,6 +4,7 @@ import math
 import random
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -139,6 +140,13 @@ def test_on_a_cpu_the_caller_searches_and_on_a_gpu_a_thread_beside_it(
     random_translator().translate(LINES[:2])
     assert searched == [threading.current_thread()]
     assert searches_beside_caller(torch.device("cuda")) == 1
+
+
+def test_several_threads_may_share_a_translator() -> None:
+    translator = random_translator()
+    expected = [translator.translate([line]) for line in LINES]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda line: translator.translate([line]), LINES)) == expected
 
 
 def test_blank_lines_stay_blank_and_never_reach_the_engine() -> None:

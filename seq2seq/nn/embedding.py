@@ -61,9 +61,10 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(256, config.d_model), persistent=False)
 
     def forward(self, positions: Tensor, end: int) -> Tensor:
-        if end > len(self.table):
-            self.table = sinusoids(2 * end, self.d_model).to(self.table)
-        return F.embedding(positions, self.table)
+        table = self.table  # which another thread may replace
+        if end > len(table):
+            self.table = table = sinusoids(2 * end, self.d_model).to(table)
+        return F.embedding(positions, table)
 
 
 class LearnedPositions(nn.Module):

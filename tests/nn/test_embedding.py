@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -54,6 +55,17 @@ def test_a_single_step_far_out_finds_its_row() -> None:
     found = positions(torch.tensor([[700], [2]]), 701)  # (R, 1, D)
     expected = torch.stack([by_formula(range(700, 701)), by_formula(range(2, 3))])
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+def test_a_table_that_another_thread_replaces_meanwhile_is_no_harm() -> None:
+    class Raced(SinusoidalPositions):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "table":
+                super().__setattr__(name, value[:600])  # the other one needed no more
+
+    found = Raced(CONFIG)(torch.arange(900), 900)
+    torch.testing.assert_close(found, sinusoids(900, D))
 
 
 def test_a_grown_table_keeps_its_type_and_is_not_stored() -> None:
