@@ -22,8 +22,8 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 def keep_freed_memory() -> None:
     """Never give freed blocks back, grow in steps of 256 MiB; does nothing without glibc.
 
-    To be called before the first product of bf16 matrices, which is when oneDNN reads its setting;
-    ONEDNN_PRIMITIVE_CACHE_CAPACITY in the environment has precedence.
+    To be called before oneDNN first multiplies, in bf16, or packs, which is when it reads its
+    setting; ONEDNN_PRIMITIVE_CACHE_CAPACITY in the environment has precedence.
     """
     if not sys.platform.startswith("linux"):
         return

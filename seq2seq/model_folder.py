@@ -21,6 +21,7 @@ from torch import Tensor
 from seq2seq.config import AttentionForm, Dropout, ModelConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.model_card import model_card
+from seq2seq.nn.packed import is_packed
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
 from seq2seq.nn.weights import network_of
 from seq2seq.provenance import CARD, PROVENANCE, Provenance, write_provenance
@@ -80,6 +81,11 @@ def find_model(path: str | Path) -> Path:
 
 def save_model(model: SavedModel, folder: Path) -> None:
     """Write the folder; each file appears complete or not at all, the configuration last."""
+    if is_packed(model.network):
+        raise ModelFolderError(
+            "the network of a Translator is packed to search and cannot be saved; take that of "
+            "load_model."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     description = {
         "format_version": FORMAT_VERSION,

@@ -86,7 +86,8 @@ class Translator:
         an `ensemble` decide together with it; they must have its subwords.
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
-        translation is found may then depend on the sentences beside it. Another library as
+        translation is found may then depend on the sentences beside it. They, not autocast, decide
+        in which type large matrices multiply. Another library as
         `engine` ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)

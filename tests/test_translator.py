@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq import pipeline
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig, SearchConfig, SubwordConfig
@@ -22,6 +22,7 @@ from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import Engine, ModelStepper, NativeEngine, searches_beside_caller
 from seq2seq.errors import ConfigError, ModelFolderError, SentenceError
 from seq2seq.model_folder import SavedModel, save_model
+from seq2seq.nn import packed
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import split
@@ -30,6 +31,8 @@ from seq2seq.translator import PRECISIONS, Translation, Translator
 
 WORDS = [a + b + c for a in ("ka", "to", "mi") for b in ("re", "su", "") for c in ("no", "la", "s")]
 TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 5)) for n in range(90)]
+PATIENCE = 60
+"""Seconds that a thread may take to come."""
 BLANKS = ["", "   ", "\t", "\u3000", "\r", "\x00\ufeff"]
 LINES = [*TEXTS[:10], "", *TEXTS[11:14], "   ", "karela 今 tosu", "\t", TEXTS[3]]
 
@@ -143,10 +146,19 @@ def test_on_a_cpu_the_caller_searches_and_on_a_gpu_a_thread_beside_it(
 
 
 def test_several_threads_may_share_a_translator() -> None:
-    translator = random_translator()
-    expected = [translator.translate([line]) for line in LINES]
+    """Each searches in its own: they wait there for each other."""
+    together, network = threading.Barrier(4), random_network()
+
+    class Meeting(NativeEngine):
+        def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+            together.wait(PATIENCE)
+            return super().search(batch, config)
+
+    translator = Translator(Meeting(network), subwords(), subwords(), searching(3))
+    lines = TEXTS[:16]
+    expected = [random_translator().translate([line]) for line in lines]
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda line: translator.translate([line]), LINES)) == expected
+        assert list(threads.map(lambda line: translator.translate([line]), lines)) == expected
 
 
 def test_blank_lines_stay_blank_and_never_reach_the_engine() -> None:
@@ -555,6 +567,34 @@ def test_half_precision_scores_nearly_alike(precision: str, tmp_path: Path) -> N
     alike = [(a.score, b.score) for (a,), (b,) in pairs if a.text == b.text]
     assert len(alike) > len(TEXTS) / 2
     assert all(b == pytest.approx(a, rel=0.05, abs=0.15) for a, b in alike)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+def test_what_is_loaded_has_packed_matrices_and_says_what_the_plain_ones_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "WORTH_PACKING", 0)
+    networks = random_network(), random_network(1)
+    for name, network in zip("ab", networks, strict=True):
+        save_model(SavedModel(network, subwords(), subwords()), tmp_path / name)
+    config = searching(3, n_best=2)
+    plain = Translator(NativeEngine(*networks), subwords(), subwords(), config)
+    loaded = Translator.load(tmp_path / "a", config, device="cpu", ensemble=[tmp_path / "b"])
+    assert isinstance(loaded.engine, NativeEngine)
+    for network in loaded.engine.networks:
+        assert not any(isinstance(module, nn.Linear) for module in network.modules())
+    said, expected = loaded.n_best(LINES), plain.n_best(LINES)
+    assert [[each.text for each in found] for found in said] == [
+        [each.text for each in found] for found in expected
+    ]
+    lines, texts = TEXTS[:9], plain.translate(TEXTS[:9])
+    for ours, theirs in zip(loaded.score(lines, texts), plain.score(lines, texts), strict=True):
+        assert ours.total == pytest.approx(theirs.total, abs=1e-4)
+    for here, there in zip(loaded.attention(lines), plain.attention(lines), strict=True):
+        torch.testing.assert_close(here.weights, there.weights, atol=1e-5, rtol=0)
+    with pytest.raises(ModelFolderError, match="take that of load_model"):
+        save_model(SavedModel(loaded.engine.network, subwords(), subwords()), tmp_path / "c")
+    assert not (tmp_path / "c").exists()
 
 
 def test_an_unknown_precision_lists_the_known(tmp_path: Path) -> None:

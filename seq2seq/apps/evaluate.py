@@ -3,7 +3,7 @@
 Prints a line for each metric: name, value, half of the width of its 95 % bootstrap interval, and
 the signature that says how it was computed. BLEU and chrF reach up to 100; TER counts errors, so
 lower is better. All files hold one sentence a line, UTF-8, plain or packed. Lines of .jsonl are
-objects: "translation" is scored, "tgt" is the reference, "src" or "text" the source.
+objects: "translation" is scored, "tgt" is the reference, "text" or "src" the source.
 
 With --systems HYP is the baseline, as sacreBLEU's first system is: every other system gets its
 difference from HYP and a p-value, the chance of a difference so large between equal systems.
@@ -17,7 +17,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.formats import json_object, read_jsonl, reader_of, text_in
+from seq2seq.data.formats import (
+    SENTENCE_FIELDS,
+    json_object,
+    read_jsonl,
+    reader_of,
+    text_in,
+)
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_not_taken
 from seq2seq.errors import ConfigError, CorpusError
@@ -96,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
     hypotheses = [list(read(path, ["translation"])) for path in paths]
     systems = dict(zip(names(paths, args.names), hypotheses, strict=True))
     references = [list(read(path, ["tgt"])) for path in args.references]
-    sources = None if args.source is None else list(read(args.source, ["src", "text"]))
+    sources = None if args.source is None else list(read(args.source, SENTENCE_FIELDS))
     _check_lines(paths, systems, [*args.references, args.source], [*references, sources])
     options: dict[str, Any] = {
         "target_lang": args.target_lang,

@@ -12,7 +12,13 @@ from pathlib import Path
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.data.formats import json_object, read_jsonl, reader_of, text_in
+from seq2seq.data.formats import (
+    SENTENCE_FIELDS,
+    json_object,
+    read_jsonl,
+    reader_of,
+    text_in,
+)
 from seq2seq.decoding.alignment import pharaoh
 from seq2seq.errors import CorpusError
 from seq2seq.sentence import Sentence
@@ -46,7 +52,7 @@ def read_json(line: str, where: str) -> Line:
     "prefix" of the translation and a list of "terms" that it must hold; `where` begins the errors.
     """
     fields = json_object(line, where)
-    text = text_in(fields, ("text", "src"), where)
+    text = text_in(fields, SENTENCE_FIELDS, where)
     prefix = text_in({"prefix": "", **fields}, ["prefix"], where)
     terms = fields.get("terms", [])
     if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):

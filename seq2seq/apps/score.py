@@ -84,11 +84,12 @@ def run(args: argparse.Namespace) -> None:
 
     at_least("--batch-tokens", args.batch_tokens, 1)
     check_output_flags(args, [args.src, args.tgt])
+    files = CorpusFiles(src=args.src, tgt=args.tgt)
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )
-    pairs = stream_pairs(CorpusFiles(src=args.src, tgt=args.tgt))
+    pairs = stream_pairs(files)
     inputs = {"src": args.src, "tgt": args.tgt}
     with opened(args, made_with(args, inputs, SAME_SCORES)) as output:
         first = sum(1 for _ in islice(pairs, output.done)) + 1

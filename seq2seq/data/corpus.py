@@ -52,8 +52,8 @@ class CorpusFiles:
         for side in filter(None, (self.src, self.tgt)):
             if reader_of(side):
                 raise ConfigError(
-                    f"{side} holds both sides of a corpus, as its ending tells; give it alone, as "
-                    f"path, or rename it if its lines are sentences."
+                    f"{side} holds both sides of a corpus, as its ending tells; rename it if its "
+                    f"lines are sentences, or give it alone where one path may hold both sides."
                 )
         if self.weight is not None and not 0 < self.weight < math.inf:
             raise ConfigError(f"weight={self.weight} is no share; use a number above 0.")

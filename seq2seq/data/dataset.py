@@ -14,16 +14,21 @@ from seq2seq.data.sampler import Draw
 from seq2seq.text.subwords import Subwords
 
 EXCESS = 1.5
-"""Of its budget, that a batch may take before it is cut: two parts cost a sixth more time than one
-with more padding (docs/results.md)."""
+"""Of its budget, that a batch of sampled subwords may take before it is cut: two parts cost a sixth
+more time than one with more padding (docs/results.md)."""
+
+
+def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
+    """Of a part of a training batch on its longer side, padding counted."""
+    return batch_tokens if sampling == SubwordSampling() else int(EXCESS * batch_tokens)
 
 
 class TrainingBatches(Dataset[list[Batch]]):
-    """dataset[draw] -> the batch of one step, in parts that fit the budget.
+    """dataset[draw] -> the batch of one step, in parts of `most_tokens` at most.
 
     There is one part, but where subwords are sampled (Kudo 2018; Provilkova et al. 2020), sentences
-    come out longer than they were planned. A part that exceeds `batch_tokens` by more than half is
-    cut into its shorter and its longer sentences, again and again. The segmentation of a sentence
+    come out longer than they were planned. What exceeds `batch_tokens` by more than half is cut
+    into its shorter and its longer sentences, again and again. The segmentation of a sentence
     follows from (seed, corpus, epoch, index).
     """
 
@@ -43,7 +48,7 @@ class TrainingBatches(Dataset[list[Batch]]):
         self.corpora, self.sampling, self.seed = corpora, sampling, seed
         self.sides = (src, sampling.src), (tgt, sampling.tgt)
         self.start_id, self.multiple = start_id, multiple
-        self.batch_tokens, self.max_length = batch_tokens, max_length
+        self.most_tokens, self.max_length = most_tokens(batch_tokens, sampling), max_length
 
     def __getitem__(self, draw: Draw) -> list[Batch]:
         pairs = [self.corpora[draw.corpus][index] for index in draw.indices]
@@ -63,7 +68,7 @@ class TrainingBatches(Dataset[list[Batch]]):
 
     def _parts(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Batch]:
         longest = round_up(max(map(_longer, pairs)) + 1, self.multiple)
-        if len(pairs) > 1 and len(pairs) * longest > EXCESS * self.batch_tokens:
+        if len(pairs) > 1 and len(pairs) * longest > self.most_tokens:
             pairs, half = sorted(pairs, key=_longer), len(pairs) // 2
             return self._parts(pairs[:half]) + self._parts(pairs[half:])
         src, tgt = zip(*pairs, strict=True)

@@ -101,6 +101,10 @@ def json_object(line: str, where: str) -> dict[str, Any]:
     return record
 
 
+SENTENCE_FIELDS = "text", "src"
+"""Where a JSON line has the sentence to translate: as it was given, or as in a corpus."""
+
+
 def text_in(record: dict[str, Any], names: Sequence[str], where: str) -> str:
     """The first of these fields that a record has; `where` begins the errors."""
     name = next((name for name in names if name in record), None)

@@ -1,5 +1,8 @@
 """Matrices laid out for many products with few vectors each, as a search on a CPU multiplies."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,20 +12,35 @@ WORTH_PACKING = 1 << 18
 
 class PackedLinear(nn.Module):
     """What `linear` does, without gradients, on a CPU: from a copy in blocks, the order in which
-    oneDNN reads a matrix.
+    oneDNN reads a matrix. It stays in its type and on its device, and can be copied.
 
     forward: (N, ..., D) -> (N, ..., V), in the type of the weights
     """
 
+    bias: Tensor | None
+
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.dtype, self.bias = linear.weight.dtype, linear.bias
-        self.blocks = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
+        self.dtype = linear.weight.dtype
+        self.blocks = _blocks(linear.weight.detach())
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach())
 
     def forward(self, x: Tensor) -> Tensor:
         product = torch.ops.mkldnn._linear_pointwise
         found: Tensor = product(x.to(self.dtype), self.blocks, self.bias, "none", [], "")
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and other processes, who lay it out themselves."""
+        return {**self.__dict__, "blocks": self.blocks.to_dense()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "blocks": _blocks(state["blocks"])})  # type: ignore[no-untyped-call]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PackedLinear":
+        raise TypeError(
+            "a network that is packed to search stays in its type and on its device; load it anew"
+        )
 
 
 def pack(network: nn.Module) -> None:
@@ -37,6 +55,17 @@ def pack(network: nn.Module) -> None:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear) and _packs(child.weight):
                 setattr(module, name, PackedLinear(child))
+
+
+def is_packed(network: nn.Module) -> bool:
+    """Whether matrices of it are no parameters any more."""
+    return any(isinstance(module, PackedLinear) for module in network.modules())
+
+
+def _blocks(weight: Tensor) -> Tensor:
+    """A matrix as oneDNN reads it; `to_dense` gives it back as it was."""
+    blocks: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
+    return blocks
 
 
 def _packs(weight: Tensor) -> bool:

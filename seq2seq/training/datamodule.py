@@ -10,7 +10,13 @@ from torch.utils.data import DataLoader
 from seq2seq.config import SubwordConfig, SubwordSampling, at_least
 from seq2seq.data.batch import round_up
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.dataset import ResumableLoader, TextBatch, TextBatches, TrainingBatches
+from seq2seq.data.dataset import (
+    ResumableLoader,
+    TextBatch,
+    TextBatches,
+    TrainingBatches,
+    most_tokens,
+)
 from seq2seq.data.lines import read_lines
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.origin import origin, terms_beside
@@ -37,7 +43,8 @@ class CorpusDataModule(pl.LightningDataModule):
         src_lang: language code of the source, stored with the model.
         tgt_lang: language code of the target; it also chooses BLEU's tokenizer.
         subwords: how the subword models are trained.
-        batch_tokens: most tokens of a batch on its longer side, padding counted.
+        batch_tokens: most tokens of a batch on its longer side, padding counted; with
+            subword_sampling some take up to half more.
         max_length: longest sentence to train on, in subwords; longer pairs are dropped and counted.
         batch_pairs: most pairs of a batch, however short they are.
         temperature: share of a corpus in training, where none has a weight: its size to the power
@@ -196,9 +203,15 @@ class CorpusDataModule(pl.LightningDataModule):
     @property
     def longest_training_side(self) -> int:
         """Positions of the longest sentence to train on: with the end token, filled up."""
-        sampled = (self.subword_sampling.src, self.subword_sampling.tgt) != (None, None)
+        sampled = self.subword_sampling != SubwordSampling()
         longest = max(sampler.longest for sampler in self.samplers)
         return round_up(self.max_length + 1 if sampled else longest, self._multiple)
+
+    @property
+    def largest_part(self) -> tuple[int, int]:
+        """Rows and positions of a training batch of the longest sentences."""
+        longest = self.longest_training_side
+        return max(1, most_tokens(self.batch_tokens, self.subword_sampling) // longest), longest
 
     @property
     def _on_gpu(self) -> bool:

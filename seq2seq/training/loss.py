@@ -21,7 +21,7 @@ def cross_entropy_sum(
     or (N, V) and (N,), as well
 
     With `r_drop` = alpha, logits (2 B, T, V) are those of two passes with different dropout, one
-    after the other, and the loss is half of R-Drop's (Wu et al. 2021, eq. 4): the mean of both
+    after the other, and the loss is half of R-Drop's (L. Wu et al. 2021, eq. 4): the mean of both
     cross-entropies plus alpha / 4 (KL(p || q) + KL(q || p)).
 
     Where a gradient will be asked for, it is computed at once and overwrites the logits: they are

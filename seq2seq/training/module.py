@@ -159,11 +159,11 @@ class TranslationModule(pl.LightningModule):
 
     def _try_longest(self) -> None:
         """Find out before the first step what fits, with the optimizer's moments in memory."""
-        longest = self.data.longest_training_side
-        rows = max(1, self.data.batch_tokens // longest)
+        rows, longest = self.data.largest_part
         ids = torch.full((rows, longest), EOS_ID, device=self.device)
         lens = ids.new_full((rows,), longest)
-        moments = [torch.empty_like(p) for p in self.parameters() for _ in range(2)]
+        made = self.trainer.optimizers[0].state
+        moments = [torch.empty_like(p) for p in self.parameters() if p not in made for _ in "mv"]
         with self.trainer.precision_plugin.forward_context():
             self._learn([Batch(ids, lens, ids, ids, lens)])
         del moments
@@ -280,7 +280,8 @@ class TranslationModule(pl.LightningModule):
                 "version of SentencePiece has changed; restore it, or start a new run with "
                 "--init_from."
             )
-        self._prefer_settings(checkpoint)
+        if self.trainer.state.fn == "fit":
+            self._prefer_settings(checkpoint)
 
     def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:
         """The recipe of this run wins over the one that the checkpoint was trained with."""
@@ -350,7 +351,7 @@ class TranslationModule(pl.LightningModule):
     def on_predict_end(self) -> None:
         pairs, best = self.data.texts["predict"], self._gather("predict")
         rows = (
-            {"index": i, "source": pairs[i].src, "translation": each.text, "score": each.score}
+            {"index": i, "src": pairs[i].src, "translation": each.text, "score": each.score}
             for i, each in best.items()
         )
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -17,7 +17,8 @@ def orthogonalised(x: Tensor) -> Tensor:
     """(N, A, B) -> U V' of each matrix U S V', with singular values of 0.7 to 1.2 instead of 1.
 
     Five Newton-Schulz iterations X <- a X + b X X' X + c X X' X X' X in the type of `x`; the
-    coefficients of Jordan et al. raise small singular values fastest.
+    coefficients of Jordan et al. raise small singular values fastest, by up to 480 times: what is
+    below a 300th of the matrix's norm stays smaller.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     if x.size(-2) > x.size(-1):
@@ -73,14 +74,14 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Every parameter must have a gradient."""
+        """Parameters without a gradient stay as they are."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         hidden, rest = self.param_groups
         shapes: dict[torch.Size, list[Tensor]] = {}
-        for matrix in hidden["params"]:
+        for matrix in _learning(hidden):
             shapes.setdefault(matrix.shape, []).append(matrix)
         for matrices in shapes.values():
             self._step_together(matrices, hidden["lr"], hidden["weight_decay"])
@@ -102,14 +103,16 @@ class Muon(Optimizer):
         torch._foreach_sub_(matrices, list(update * (rate * scale)))
 
     def _step_adamw(self, group: dict[str, Any]) -> None:
-        parameters = group["params"]
+        parameters = _learning(group)
+        if not parameters:
+            return
 
         def states(name: str) -> list[Tensor]:
             return [self.state[parameter][name] for parameter in parameters]
 
         adamw(
             parameters,
-            [parameter.grad for parameter in parameters],
+            [parameter.grad for parameter in parameters],  # type: ignore[misc]
             states("exp_avg"),
             states("exp_avg_sq"),
             [],
@@ -124,3 +127,8 @@ class Muon(Optimizer):
             eps=group["eps"],
             maximize=False,
         )
+
+
+def _learning(group: dict[str, Any]) -> list[Tensor]:
+    """The parameters that have a gradient."""
+    return [parameter for parameter in group["params"] if parameter.grad is not None]

@@ -76,7 +76,7 @@ class Parts:
 
 
 def positions(part: Batch) -> int:
-    """Rows times the longer side, padding counted: what `data.batch_tokens` bounds."""
+    """Rows times the longer side, padding counted."""
     return len(part.src) * max(part.src.shape[1], part.tgt_out.shape[1])
 
 

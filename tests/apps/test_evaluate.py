@@ -247,6 +247,23 @@ def test_the_page_has_all_systems_and_the_terminal_still_has_the_scores(
     assert "<three>" in "".join(body.itertext())
 
 
+def test_of_json_lines_the_page_shows_the_sentence_that_was_translated(other: Path) -> None:
+    sources = ["one", "two", "<three>", "four"]
+    rows = [{"src": "en", "text": text, "tgt": "zzz"} for text in sources]
+    write(other / "out.jsonl", [json.dumps(row) for row in rows])
+    told = ["--source", "out.jsonl", "--train", "out.jsonl", "--html", "page.html"]
+    more = ["--systems", "new.de", *told, "--resamples", "20"]
+    assert main(["evaluate", "hyp.de", "ref.de", *more]) == 0
+    from_lines = (other / "page.html").read_text(encoding="utf-8")
+    write(other / "src.en", sources)
+    write(other / "train.de", ["zzz"] * 4)
+    told = ["--source", "src.en", "--train", "train.de", "--html", "page.html"]
+    more = ["--systems", "new.de", *told, "--resamples", "20"]
+    assert main(["evaluate", "hyp.de", "ref.de", *more]) == 0
+    assert (other / "page.html").read_text(encoding="utf-8") == from_lines
+    assert "&lt;three&gt;" in from_lines
+
+
 def test_the_script_is_the_command_and_needs_no_torch(files: Path) -> None:
     root = Path(__file__).parents[2]
     without_torch = (

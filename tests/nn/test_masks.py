@@ -72,7 +72,7 @@ def test_softmax_is_in_fp32_whatever_the_type_of_the_scores(dtype: torch.dtype) 
 
 
 @pytest.mark.parametrize("keys", [1, VECTOR - 1, VECTOR, VECTOR + 1])
-def test_few_keys_are_computed_as_many(keys: int) -> None:
+def test_few_keys_get_the_exact_softmax_and_its_gradient(keys: int) -> None:
     scores = torch.randn(B, Q, keys, requires_grad=True)
     exact = scores.detach().double().requires_grad_()
     mix = torch.randn(B, Q, keys)

@@ -1,5 +1,7 @@
 """Packed matrices multiply as the plain ones do, and only those are packed that gain by it."""
 
+import copy
+import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -51,6 +53,21 @@ def test_a_product_is_in_the_type_of_its_weights_whatever_autocast_says() -> Non
     with torch.autocast("cpu", torch.bfloat16):
         found = PackedLinear(plain)(x.bfloat16())
     torch.testing.assert_close(found, plain(x.bfloat16().float()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, HALF])
+def test_copies_of_a_packed_layer_are_the_same_bit_by_bit(dtype: torch.dtype) -> None:
+    layer, x = PackedLinear(nn.Linear(24, 61, dtype=dtype)), torch.randn(5, 24, dtype=dtype)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert torch.equal(other(x), layer(x))
+
+
+def test_a_packed_layer_has_no_gradients_and_keeps_its_type() -> None:
+    layer = PackedLinear(nn.Linear(24, 61))
+    with torch.inference_mode(False), torch.enable_grad():
+        assert not layer(torch.randn(5, 24)).requires_grad
+    with pytest.raises(TypeError, match="load it anew"):
+        nn.Sequential(layer).to(torch.bfloat16)
 
 
 @every_variant

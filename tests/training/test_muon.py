@@ -80,6 +80,26 @@ def test_ten_steps_are_those_of_torch(dtype: torch.dtype) -> None:
             torch.testing.assert_close(our, their, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("without", ["encoder.", "src_embedding.", ""])
+def test_what_has_no_gradient_stays_as_it_is(without: str) -> None:
+    """As the encoder of a model without decoder layers."""
+    ours, optimizer, theirs, expected = networks(torch.float32)
+    set_gradients(ours, theirs)
+    for network in (ours, theirs):
+        for name, parameter in network.named_parameters():
+            if name.startswith(without):
+                parameter.grad = None
+    before = {name: parameter.detach().clone() for name, parameter in ours.named_parameters()}
+    for each in (optimizer, *expected):
+        each.step()
+    for (name, our), their in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        if name.startswith(without):
+            assert torch.equal(our, before[name])
+        else:
+            torch.testing.assert_close(our, their, rtol=0, atol=3e-3)
+            assert not torch.equal(our, before[name])
+
+
 @pytest.mark.parametrize("tie", ["none", "target-output", "all"])
 def test_it_is_for_the_matrices_of_the_layers_alone(tie: str) -> None:
     sizes = {"src_vocab_size": 20, "tgt_vocab_size": 20, "d_model": 16}

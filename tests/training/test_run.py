@@ -468,7 +468,7 @@ def test_some_batches_are_tested_and_predicted_on_their_own_lines(
     sources = Path("test.src").read_text().splitlines()
     rows = [json.loads(r) for r in Path("run/predictions.jsonl").read_text().splitlines()]
     assert 0 < len(rows) < 40
-    assert all(row["source"] == sources[row["index"]] for row in rows)
+    assert all(row["src"] == sources[row["index"]] for row in rows)
 
 
 @pytest.mark.slow
