@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from seq2seq.errors import UserError
+from seq2seq.errors import ConfigError, UserError
 
 LIGHTNING_VERBS = {
     "fit": "train a model on a parallel corpus",
@@ -63,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser = Parser(prog=f"seq2seq {verb}", description=app.__doc__)
             parser.formatter_class = argparse.RawDescriptionHelpFormatter
             app.add_arguments(parser)
-            return int(app.run(parser.parse_intermixed_args(rest)) or 0)
+            status = int(app.run(parser.parse_intermixed_args(rest)) or 0)
+            _flush()
+            return status
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -72,11 +74,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error, but nothing is left to do.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
     choices = ", ".join([*LIGHTNING_VERBS, *VERBS])
     print(f"error: unknown command {verb!r}; choose one of {choices}.", file=sys.stderr)
     return 2
+
+
+def _flush() -> None:
+    """What is not written yet would end in a traceback when Python ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_output()
+        raise ConfigError(f"standard output cannot be written: {error.strerror}.") from None
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _overview() -> str:

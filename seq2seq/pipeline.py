@@ -39,10 +39,12 @@ class Line:
     pieces: Sequence[Request]
     found: dict[int, list[Hypothesis]] = field(default_factory=dict)
     """By the place of the piece."""
+    error: SentenceError | None = None
+    """Why it will not be translated."""
 
     @property
     def finished(self) -> bool:
-        return len(self.found) == len(self.pieces)
+        return self.error is not None or len(self.found) == len(self.pieces)
 
 
 class Piece(NamedTuple):
@@ -147,17 +149,15 @@ class Pipeline:
                     for piece, hypotheses in zip(part, found, strict=True):
                         piece.line.found[piece.place] = hypotheses
                     continue
+                if len(part) == 1:
+                    part[0].line.error = _does_not_fit(part[0])
+                    continue
                 self._shrink(part)
             middle = (len(part) + 1) // 2
             parts += [part[middle:], part[:middle]]
 
     def _shrink(self, part: Sequence[Piece]) -> None:
         tokens = padded_tokens(part)
-        if len(part) == 1:
-            raise SentenceError(
-                f"sentence {part[0].line.number}: {tokens} subwords alone do not fit into memory; "
-                f"use a smaller beam, or a smaller max_length so that the sentence is split."
-            )
         self.batch_tokens = min(self.batch_tokens, tokens // 2)
         warnings.warn(
             f"out of memory with {tokens} source tokens in a batch; going on with "
@@ -193,7 +193,17 @@ def _until_error(lines: Iterable[Line], errors: list[Exception]) -> Iterator[Lin
 
 def _taken_finished(waiting: deque[Line]) -> Iterator[Line]:
     while waiting and waiting[0].finished:
-        yield waiting.popleft()
+        line = waiting.popleft()
+        if line.error is not None:
+            raise line.error
+        yield line
+
+
+def _does_not_fit(piece: Piece) -> SentenceError:
+    return SentenceError(
+        f"sentence {piece.line.number}: {piece.length} subwords alone do not fit into memory; use "
+        f"a smaller beam, or a smaller max_length so that the sentence is split."
+    )
 
 
 def _with_autocast_of_caller(search: BatchSearch) -> BatchSearch:

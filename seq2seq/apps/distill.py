@@ -148,7 +148,7 @@ def _distill(
             rows = [_row(pair.src, pair.tgt, output.done)] if beside else []
             rows += [
                 _row(pair.src, each.text, output.done, decimal(each.score))
-                for each in distillation.choose(pair, choose(found))
+                for each in distillation.choose(pair, choose(found, True))
             ]
             output.write(rows)
             references += beside

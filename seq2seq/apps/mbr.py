@@ -41,12 +41,18 @@ def with_candidates(config: SearchConfig, args: argparse.Namespace) -> SearchCon
 
 def chooser(
     args: argparse.Namespace, config: SearchConfig
-) -> Callable[[list[Translation]], list[Translation]]:
-    """What is written, best first, of what a search `with_candidates` has found."""
+) -> Callable[[list[Translation], bool], list[Translation]]:
+    """What is written, best first, of what a search `with_candidates` has found, and whether it
+    was `free`: scores under terms that a translation must hold are no probabilities."""
     if args.mbr is None:
-        return lambda found: found
+        return lambda found, free: found
     utility = utility_for(args.mbr, args.model)
-    return lambda found: reranked(found, utility, config)[: args.n_best]
+
+    def choose(found: list[Translation], free: bool) -> list[Translation]:
+        known = weights(found, config) if free else None
+        return reranked(found, utility, known)[: args.n_best]
+
+    return choose
 
 
 def utility_for(name: str, model: str) -> Utility:
@@ -63,17 +69,18 @@ def utility_for(name: str, model: str) -> Utility:
 
 
 def reranked(
-    candidates: Sequence[Translation], utility: Utility, config: SearchConfig
+    candidates: Sequence[Translation], utility: Utility, weights: Sequence[float] | None
 ) -> list[Translation]:
     """Best first, of those with the same text one; the score is the expected utility."""
-    choices = rank([each.text for each in candidates], utility, weights(candidates, config))
+    choices = rank([each.text for each in candidates], utility, weights)
     return [candidates[place]._replace(score=expected) for place, expected in choices]
 
 
 def weights(candidates: Sequence[Translation], config: SearchConfig) -> list[float] | None:
     """In proportion to the probabilities of what a search has found (Kumar and Byrne 2004), None
-    where they are not known, and for samples: the likely ones are drawn more often already."""
-    if config.sampling is not None:
+    where they are not known, as under penalties that change scores, and for samples: the likely
+    ones are drawn more often already."""
+    if config.sampling is not None or config.coverage_penalty or config.repetition_penalty != 1:
         return None
     log_probs = [
         each.score * length_penalty(len(each.tokens) + 1, config)

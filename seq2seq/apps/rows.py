@@ -72,24 +72,30 @@ def tell(
     lines: Sequence[tuple[Line, Sequence[Translation]]],
     asked: Asked,
 ) -> list[list[dict[str, Any]]]:
-    """The fields of each translation of each line, a second look taken if need be."""
-    texts = [line.sentence.text for line, found in lines for _ in found]
-    flat = [each for _, found in lines for each in found]
+    """The fields of each translation of each line, a second look taken if need be; what was said
+    of the pieces of a line has no place in the whole, so that there is nothing to look at."""
+    flat = [(line.sentence.text, each) for line, found in lines for each in found]
     rows: list[dict[str, Any]] = [
-        {"translation": each.text, "score": round(each.score, DIGITS)} for each in flat
+        {"translation": each.text, "score": round(each.score, DIGITS)} for _, each in flat
     ]
+    whole = [place for place, (_, each) in enumerate(flat) if each.pieces == 1]
+    texts, said = [flat[place][0] for place in whole], [flat[place][1] for place in whole]
     if asked.alignment:
-        for row, links in zip(rows, translator.align(texts, flat), strict=True):
-            row["alignment"] = pharaoh(links)
+        links = dict(zip(whole, translator.align(texts, said), strict=True))
+        for place, row in enumerate(rows):
+            row["alignment"] = pharaoh(links.get(place, []))
     if asked.token_scores:
-        for row, scores in zip(rows, translator.score(texts, flat), strict=True):
-            row |= token_fields(scores)
+        scores = dict(zip(whole, translator.score(texts, said), strict=True))
+        for place, row in enumerate(rows):
+            row |= token_fields(scores.get(place))
     rest = iter(rows)
     return [list(islice(rest, len(found))) for _, found in lines]
 
 
-def token_fields(scores: "TokenScores") -> dict[str, Any]:
-    """Of each token."""
+def token_fields(scores: "TokenScores | None") -> dict[str, Any]:
+    """Of each token; of none where nobody was asked."""
+    if scores is None:
+        return {"tokens": [], "token_scores": []}
     log_probs = [round(each, DIGITS) for each in scores.log_probs]
     return {"tokens": scores.tokens, "token_scores": log_probs}
 
@@ -121,7 +127,8 @@ def write_json(number: int, line: Line, told: Sequence[Fields], n_best: int) -> 
     """The fields of the line and those of its translation; several are a list of objects in
     "translations"."""
     found = list(map(json_fields, told))
-    yield json_row({**line.fields, **(found[0] if n_best == 1 else {"translations": found})})
+    fields = json_fields(line.fields)
+    yield json_row({**fields, **(found[0] if n_best == 1 else {"translations": found})})
 
 
 def json_fields(fields: Fields) -> dict[str, Any]:
@@ -132,6 +139,8 @@ def json_fields(fields: Fields) -> dict[str, Any]:
 def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_finite, value))
+    if isinstance(value, dict):
+        return json_fields(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -39,9 +39,9 @@ from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
 from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.config import at_least
-from seq2seq.data.lines import decode_lines, open_bytes, read_lines
+from seq2seq.data.lines import decode_lines, is_pipe, open_bytes, read_lines
 from seq2seq.data.output import Output, check_not_taken
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.reports.files import check_folder, check_output, write
 from seq2seq.translation import Translation
 
@@ -138,12 +138,26 @@ def _load(args: argparse.Namespace) -> "Translator":
 def _input_size(path: str | None) -> int:
     """In bytes; 0 where nobody knows, as of a pipe."""
     if path is not None:
+        if is_pipe(path):
+            return 0
         with open_bytes(path, unpack=False) as file:
             return os.fstat(file.fileno()).st_size
+    if sys.stdin is None:
+        raise ConfigError("standard input is closed; give it, or a file INPUT.")
     try:
         return os.fstat(sys.stdin.fileno()).st_size
     except OSError:
         return 0
+
+
+def _line_count(path: str | None) -> int | None:
+    """None where it is not known, as of a pipe, or a file with a defect that reading will name."""
+    if path is None or is_pipe(path):
+        return None
+    try:
+        return sum(1 for _ in read_lines(path, errors="surrogateescape"))
+    except CorpusError:
+        return None
 
 
 def _translate(
@@ -164,20 +178,21 @@ def _translate(
     choose = mbr.chooser(args, translator.config)
     asked, writer = Asked(args.token_scores, args.alignment), WRITERS[output_format(args)]
     shown = sys.stderr.isatty()
-    total = sum(1 for _ in read_lines(args.input)) if shown and args.input is not None else None
+    total = _line_count(args.input) if shown else None
     longer, drawn = 0, list[tuple[str, Translation]]()
     bar = tqdm(total=total, initial=output.done, unit="line", disable=not shown)
 
     def finish(part: list[tuple[Line, list[Translation]]]) -> None:
         nonlocal longer
-        chosen = [(line, choose(found)) for line, found in part]
+        chosen = [(line, choose(found, not line.sentence.terms)) for line, found in part]
         told = tell(translator, chosen, asked)
         for (line, best), (_, found), fields in zip(chosen, part, told, strict=True):
             output.write(writer(output.done, line, fields, args.n_best))
             sample.see(output.done, line.sentence, found[0])
             longer += found[0].pieces > 1
             required.see(line.sentence, best[0].text)
-            if line.sentence.text.strip() and len(drawn) < MOST_SENTENCES:
+            whole = line.sentence.text.strip() and best[0].pieces == 1
+            if whole and len(drawn) < MOST_SENTENCES:
                 drawn.append((line.sentence.text, best[0]))
         bar.update(len(part))
 

@@ -41,7 +41,7 @@ class ZstdFile(io.RawIOBase):
                 if self._frame is not None:
                     raise EOFError("it ends inside a frame")
                 return 0
-            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            self._frame = self._frame or _decompressor().decompressobj()
             self._ready = memoryview(self._frame.decompress(self._packed))
             self._packed = self._frame.unused_data
             if self._frame.eof:
@@ -53,6 +53,11 @@ class ZstdFile(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """Of frames made with --long, too."""
+    return zstandard.ZstdDecompressor(max_window_size=2**31)
 
 
 OPENERS: dict[str, Any] = {
@@ -83,6 +88,18 @@ def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
         raise CorpusError(f"{path} is no complete {kind} file: {error}.") from None
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def is_pipe(path: str | Path) -> bool:
+    """Whether it gives its text once: there, and neither a file nor a folder."""
+    path = Path(path)
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def refuse_pipe(path: str | Path) -> None:
+    """Raise CorpusError for a pipe where a file is read twice."""
+    if is_pipe(path):
+        raise CorpusError(f"{path} is a pipe; it is read twice, so write it to a file first.")
 
 
 def read_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str]:

@@ -86,6 +86,8 @@ def open_output(
     this column, between tabs. ConfigError while another process writes the same file.
     """
     if path is None:
+        if sys.stdout is None:
+            raise ConfigError("standard output is closed; give it, or --output FILE.")
         buffer = sys.stdout.buffer
         yield Output(getattr(buffer, "raw", buffer), "standard output")
         return

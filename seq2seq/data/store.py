@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from seq2seq.data.cache import build_once
 from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
-from seq2seq.data.lines import open_bytes
+from seq2seq.data.lines import open_bytes, refuse_pipe
 from seq2seq.text.subwords import VERSION, Subwords
 
 FORMAT = 1
@@ -146,6 +146,7 @@ def digest_of(path: Path, cache: Path) -> str:
     Reading a large corpus for its hash takes seconds, so the hash is remembered for as long as
     size, times and place of the file stay the same.
     """
+    refuse_pipe(path)
     with open_bytes(path, unpack=False):
         seen = path.stat()
     state = (path.resolve(), seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)

@@ -9,8 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
-from seq2seq.data.lines import read_lines
-from seq2seq.errors import CorpusError
+from seq2seq.data.lines import read_lines, refuse_pipe
 from seq2seq.text.normalize import clean
 
 SAMPLE = 20_000
@@ -76,8 +75,7 @@ def all_lines(
         yield from stream_pairs(files, src_lang=languages[0], tgt_lang=languages[1])
         return
     for path in paths:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise CorpusError(f"{path} is a pipe; it is read twice, so write it to a file first.")
+        refuse_pipe(path)
     yield from zip_longest(*(read_lines(path, errors="surrogateescape") for path in paths))
 
 

@@ -47,7 +47,8 @@ class Sampler:
             for rule in rules:
                 log_probs = rule(log_probs, prefixes, progress.alive)
             log_probs = progress.end_at_limit(log_probs, length)
-            probs = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)
+            below = log_probs - log_probs.amax(dim=-1, keepdim=True)  # finite / 1e-40 may not be
+            probs = truncate((below / sampling.temperature).softmax(dim=-1), sampling)
             chosen = draw(probs, [streams[number] for number in progress.numbers])  # (B, W)
             totals = scores + log_probs.gather(2, chosen[..., None])[..., 0]  # (B, W)
             ends = chosen == EOS_ID

@@ -7,6 +7,7 @@ Maxwell 2005). The random numbers are sacreBLEU's: seed 12345, which stands in e
 unless the environment variable SACREBLEU_SEED says otherwise.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ def compare(
     0 resamples: scores alone, without intervals and tests.
     """
     one_of("paired", paired, PAIRED)
+    _check_seed()
     at_least("resamples", resamples, 0)
     for hypotheses in systems.values():
         check_lines(hypotheses, references)
@@ -132,6 +134,7 @@ def _tested(
     resamples: int,
 ) -> list[SystemScore]:
     randomized = paired == "randomization" and len(systems) > 1
+    leasts = [_chance_of_all_or_none(systems[0][1], segments) for _, segments in systems]
     paired_test: Any = PairedTest
     signatures, found = paired_test(
         systems,
@@ -148,19 +151,27 @@ def _tested(
             float(result.score),
             float(result.mean),
             float(result.ci),
-            _p_value(result, found[name][0]),
+            _p_value(result, found[name][0], least if randomized else 0.0),
             signature.format(),
         )
         for name, signature in signatures.items()
-        for (system, _), result in zip(systems, found[name], strict=True)
+        for (system, _), least, result in zip(systems, leasts, found[name], strict=True)
     ]
 
 
-def _p_value(result: Any, baseline: Any) -> float | None:
-    """A difference of nothing at all is always reached, but sacreBLEU counts what exceeds it."""
+def _p_value(result: Any, baseline: Any, least: float) -> float | None:
+    """sacreBLEU counts what exceeds the difference, not what reaches it: a difference of nothing,
+    which is always reached, and those of few lines, which swapping all of them or none reaches."""
     if result.p_value is None:
         return None
-    return 1.0 if result.score == baseline.score else float(result.p_value)
+    return 1.0 if result.score == baseline.score else max(least, float(result.p_value))
+
+
+def _chance_of_all_or_none(one: Sequence[Any], other: Sequence[Any]) -> float:
+    """That random swaps leave the systems as they are, or exchange them."""
+    different = sum(a != b for a, b in zip(one, other, strict=True))
+    least: float = 2.0 ** (1 - different)
+    return min(1.0, least)
 
 
 def _scores_alone(
@@ -178,6 +189,15 @@ def _scores_alone(
         for system, each in systems.items()
     ]
     return [score for by_metric in zip(*by_system, strict=True) for score in by_metric]
+
+
+def _check_seed() -> None:
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    if seed.lower() != "none" and not (seed.isdecimal() and int(seed) > 0):
+        raise ConfigError(
+            f"SACREBLEU_SEED={seed} in the environment is no seed; use a whole number above 0, or "
+            f"none."
+        )
 
 
 def _refuse_too_many(resamples: int, lines: int) -> None:

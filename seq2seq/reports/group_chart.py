@@ -79,7 +79,10 @@ def chart(
     labels: Sequence[str],
     series: Sequence[tuple[str, Sequence[Estimate]]],
 ) -> str:
-    """A place on the horizontal axis for each label, with a value of each series."""
+    """A place on the horizontal axis for each label, with a value of each series; nothing without
+    labels."""
+    if not labels:
+        return ""
     axis = axis_of([each for _, values in series for each in values])
     elements = [*_frame(axis, labels, title, unit)]
     for index, (name, values) in enumerate(series):

@@ -2,6 +2,7 @@
 
 from bisect import bisect
 from collections.abc import Iterable, Sequence
+from unicodedata import normalize
 
 from seq2seq.errors import ConfigError
 from seq2seq.text.normalize import clean
@@ -12,12 +13,13 @@ from seq2seq.text.words import cuts
 class Glossary:
     """Source term -> target term, both as they are written.
 
-    A source term in lower case is found in any case, one with a capital only as it is written.
+    A source term in lower case is found in any case, one with a capital only as it is written; an
+    accent may be a character of its own, in both.
     """
 
     def __init__(self, terms: dict[str, str]) -> None:
-        self.terms = terms
-        self._longest = max(map(len, terms), default=0)
+        self.terms = {normalize("NFC", src): tgt for src, tgt in terms.items()}
+        self._longest = max((len(normalize("NFD", src)) for src in terms), default=0)
 
     @classmethod
     def parse(cls, lines: Iterable[str], name: str) -> "Glossary":
@@ -33,7 +35,7 @@ class Glossary:
                     f"{name} line {number} has {len(columns)} columns; a glossary has two, source "
                     f"term TAB target term."
                 )
-            src, tgt = columns
+            src, tgt = normalize("NFC", columns[0]), columns[1]
             if not src or not tgt:
                 side = "target" if src else "source"
                 raise ConfigError(f"{name} line {number}: the {side} term is empty.")
@@ -65,4 +67,5 @@ class Glossary:
         return found
 
     def _target(self, words: str) -> str | None:
+        words = normalize("NFC", words)
         return self.terms.get(words, self.terms.get(words.lower()))

@@ -4,6 +4,7 @@ A new kind is one pattern: one line in KINDS.
 """
 
 import re
+from bisect import bisect
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ KINDS = {
     "url": rf"(?:{_SCHEME}|\bwww\.)(?:{_ROUND}|[^{_STOP}])*(?:{_ROUND}|[^{_STOP}.,;:!?'])",
     "email": r"(?<![\w.+-])\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+",
     "tag": r"</?[A-Za-z_][\w:.-]*(?:\s[^<>]*)?/?>",
-    "number": rf"{_LEFT}\d+(?:[.,:/]\d+)*(?:\s?(?:{_UNITS}))?(?!\w)",
+    "number": rf"{_LEFT}\d++(?:[.,:/]\d++)*+(?:\s?(?:{_UNITS}))?(?!\w)",
 }  # fmt: skip
 
 
@@ -44,6 +45,10 @@ def find_spans(sentence: str, kinds: Collection[str]) -> list[Span]:
     found.sort(key=lambda span: (span.start - span.end, span.start))
     kept: list[Span] = []
     for span in found:
-        if all(span.end <= other.start or other.end <= span.start for other in kept):
-            kept.append(span)
-    return sorted(kept)
+        place = bisect(kept, span)
+        if all(
+            span.end <= other.start or other.end <= span.start
+            for other in kept[max(place - 1, 0) : place + 1]
+        ):
+            kept.insert(place, span)
+    return kept

@@ -247,6 +247,14 @@ def test_the_page_has_all_systems_and_the_terminal_still_has_the_scores(
     assert "<three>" in "".join(body.itertext())
 
 
+def test_references_without_a_word_have_a_page(files: Path) -> None:
+    for name in ("blank.hyp", "blank.ref"):
+        write(files / name, ["", ""])
+    assert main(["evaluate", "blank.hyp", "blank.ref", "--html", "page.html"]) == 0
+    text = (files / "page.html").read_text(encoding="utf-8")
+    ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+
+
 def test_of_json_lines_the_page_shows_the_sentence_that_was_translated(other: Path) -> None:
     sources = ["one", "two", "<three>", "four"]
     rows = [{"src": "en", "text": text, "tgt": "zzz"} for text in sources]

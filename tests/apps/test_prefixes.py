@@ -1,10 +1,11 @@
 """Every line gets the prefix on its line, and files that do not fit together are told."""
 
+import argparse
 from pathlib import Path
 
 import pytest
 
-from seq2seq.apps.mbr import weights
+from seq2seq.apps.mbr import chooser, weights
 from seq2seq.apps.prefixes import begun_with, check_aligned
 from seq2seq.apps.rows import Line, read_json, read_text
 from seq2seq.config import Sampling, SearchConfig
@@ -19,7 +20,7 @@ def lines(*texts: str) -> list[Line]:
 @pytest.fixture
 def prefixes(tmp_path: Path) -> str:
     path = tmp_path / "begin.de"
-    path.write_text("Ha\n\nein Boot\n")
+    path.write_text("Ha\n\r\nein Boot\n", newline="\n")
     return str(path)
 
 
@@ -68,3 +69,11 @@ def test_samples_weigh_the_same_in_minimum_bayes_risk() -> None:
     found = [Translation("a", -1.0, [7]), Translation("b", -3.0, [8])]
     assert weights(found, SearchConfig(sampling=Sampling())) is None
     assert weights(found, SearchConfig()) is not None
+
+
+@pytest.mark.parametrize("penalty", [{"coverage_penalty": 0.2}, {"repetition_penalty": 1.5}])
+def test_scores_that_are_no_probabilities_are_no_weights(penalty: dict[str, float]) -> None:
+    found = [Translation("a", -1.0, [7]), Translation("b", -3.0, [8])]
+    assert weights(found, SearchConfig(**penalty)) is None  # type: ignore[arg-type]
+    only = argparse.Namespace(mbr=None)
+    assert chooser(only, SearchConfig())(found, False) == found

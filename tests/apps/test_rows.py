@@ -168,6 +168,10 @@ def test_a_bad_object_is_told_with_its_line_and_nothing_is_written(
 
 def test_what_is_handed_on_stays_as_it_came_and_what_is_no_number_is_null() -> None:
     line = '{"text": "a", "half": "\\ud800", "big": 123456789012345678901234567890, "x": 1.5e-9}'
+    far = '{"text": "a", "far": 1e999, "deep": {"list": [{"y": NaN}]}}'
+    (row,) = write_json(0, read_json(far, ""), [{"translation": "b"}], 1)
+    nulls = {"far": None, "deep": {"list": [{"y": None}]}}
+    assert json.loads(row, parse_constant=pytest.fail) == {"text": "a", "translation": "b", **nulls}
     told = {"translation": "b", "score": -math.inf, "token_scores": [math.nan, -1.5]}
     (row,) = write_json(0, read_json(line, ""), [told], 1)
     assert row.encode()

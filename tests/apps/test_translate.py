@@ -1,10 +1,12 @@
 """The command, with a tiny random network: what it says, what it leaves behind, how it goes on."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -120,6 +122,52 @@ def test_a_line_that_is_no_utf8_is_told_after_those_before_it_and_mended(
     assert (here / "out").read_bytes() == expected
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_pipe_is_read_once_and_whole(
+    here: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    """Also where a bar is shown, whose length would be that of the file."""
+    (here / "prefixes").write_text("kare\n" * len(LINES))
+    expected = translated(here, "--prefix", "prefixes")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    for name in ("in", "prefixes"):
+        (here / name).rename(here / f"{name}.txt")
+        os.mkfifo(here / name)
+    writers = [
+        threading.Thread(target=lambda n=name: Path(n).write_bytes(Path(f"{n}.txt").read_bytes()))
+        for name in ("in", "prefixes")
+    ]
+    for writer in writers:
+        writer.start()
+    assert translate("--prefix", "prefixes", "--output", "out") == 0
+    for writer in writers:
+        writer.join()
+    assert (here / "out").read_bytes() == expected
+
+
+def test_a_bar_does_not_change_what_is_written_before_a_line_that_is_no_utf8(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "in").write_bytes(b"kare\n\xff\n")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert translate("--output", "out") == 2
+    assert "Lines finished: 1, in " in capsys.readouterr().err
+
+
+def test_closed_streams_are_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdin", None)
+        assert main(["translate", "model", "--device", "cpu"]) == 2
+        assert "standard input is closed" in capsys.readouterr().err
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        assert translate() == 2
+    assert "standard output is closed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -167,6 +215,28 @@ def test_lines_that_are_too_long_are_split_and_counted_or_an_error(
     assert said.out.splitlines() == [first]
     assert f"sentence 2 has {len(subwords().encode(' '.join(sentences))) + 1} subwords" in said.err
     assert f"max_length is {longest}" in said.err
+
+
+def test_a_line_that_was_split_has_no_second_look(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even with learned positions, where the whole would be too long for one."""
+    network = random_network(positions="learned", max_positions=12)
+    save_model(SavedModel(network, subwords(), subwords()), here / "model")
+    long = " ".join(["kare tosu"] * 6)
+    (here / "in").write_text(f"kare\n{long}\nmino\n")
+    assert translate() == 0
+    texts = capsys.readouterr().out.splitlines()
+    told = "--token-scores", "--alignment", "--attention", "maps.html"
+    assert translate(*told) == 0
+    rows = [row.split("\t") for row in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == texts
+    assert rows[1][1:] == ["", "", ""]
+    assert all(rows[line][2] for line in (0, 2))
+    assert long not in (here / "maps.html").read_text()
+    assert translate(*told[:2], "--output-format", "jsonl") == 0
+    row = json.loads(capsys.readouterr().out.splitlines()[1])
+    assert (row["alignment"], row["tokens"], row["token_scores"]) == ("", [], [])
 
 
 def test_verify_finds_nothing_where_nothing_is_wrong(

@@ -1,6 +1,7 @@
 """Reading must keep the lines whatever is in them; Python's bytes are the oracle."""
 
 import gzip
+import os
 import random
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import zstandard
 
 from seq2seq.data.lines import decode_lines, read_lines
+from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
 
 # str.splitlines() would split at each of these.
@@ -130,3 +132,10 @@ def test_undecodable_bytes_that_are_escaped_come_back_when_written(tmp_path: Pat
     lines = list(read_lines(path, errors="surrogateescape"))
     assert lines == ["\udcff one", "\udce4\udcb8", "zwölf"]
     assert "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape") == content
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_where_a_file_is_read_twice_a_pipe_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CorpusError, match="pipe is a pipe; it is read twice"):
+        digest_of(tmp_path / "pipe", tmp_path / "cache")

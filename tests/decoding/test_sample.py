@@ -118,7 +118,11 @@ def test_top_k_and_top_p_keep_what_their_definitions_keep(top_k: int | None, top
             assert float(left[token] / left.sum()) == pytest.approx(chance, rel=1e-4)
 
 
-@pytest.mark.parametrize("sampling", [Sampling(temperature=1e-3), Sampling(top_k=1)], ids=str)
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(temperature=1e-3), Sampling(temperature=1e-40), Sampling(top_k=1)],
+    ids=str,
+)
 def test_without_any_choice_every_sample_is_what_greedy_search_finds(sampling: Sampling) -> None:
     models = [random_model(seed) for seed in range(20)]
     limits = torch.tensor([seed % 7 + 1 for seed in range(20)])

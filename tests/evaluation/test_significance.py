@@ -67,6 +67,26 @@ def test_p_values_are_those_of_sacrebleus_paired_test(
     assert f"|{test}:{samples}|" in scores[0].signature
 
 
+@pytest.mark.parametrize("worse", [1, 2, 3])
+def test_few_lines_that_differ_are_no_proof(worse: int) -> None:
+    """All 2**k swaps of k lines that are worse are equally likely, and two of them reach the
+    difference."""
+    base = REFERENCE[:worse] + SYSTEMS["base"][worse:]
+    systems = {"base": base, "worse": ["x"] * worse + base[worse:]}
+    _, found = compare(
+        systems, [REFERENCE], metrics=["chrf"], paired="randomization", resamples=RESAMPLES
+    )
+    assert found.p_value == 2 / 2**worse
+
+
+@pytest.mark.parametrize("seed", ["0", "-1", "abc", "1.5", ""])
+def test_a_seed_that_is_none_is_refused(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sacreBLEU takes 0 for no seed at all, and says seed:0."""
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    with pytest.raises(ConfigError, match=f"SACREBLEU_SEED={seed} in the environment is no seed"):
+        compare(SYSTEMS, [REFERENCE], resamples=RESAMPLES)
+
+
 @pytest.mark.parametrize("paired", significance.PAIRED)
 def test_a_clear_difference_is_found_and_an_equal_system_is_not(paired: str) -> None:
     systems = {**SYSTEMS, "same": SYSTEMS["base"]}

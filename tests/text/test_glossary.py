@@ -1,6 +1,8 @@
 """Glossaries: what is read, what is found, and what a broken line says."""
 
 import re
+from typing import Literal
+from unicodedata import normalize
 
 import pytest
 
@@ -8,6 +10,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.spans import find_spans
 
+Form = Literal["NFC", "NFD"]
 TERMS = {
     "car": "Auto",
     "car park": "Parkplatz",
@@ -36,6 +39,14 @@ TERMS = {
 )
 def test_whole_words_are_found_the_longest_first(sentence: str, targets: list[str]) -> None:
     assert Glossary(TERMS).targets(sentence) == targets
+
+
+@pytest.mark.parametrize("given", ["NFC", "NFD"])
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+def test_an_accent_may_be_a_character_of_its_own(given: Form, written: Form) -> None:
+    glossary = Glossary.parse([normalize(given, "café crème\tKaffee")], "g.tsv")
+    assert glossary.targets(normalize(written, "un café crème.")) == ["Kaffee"]
+    assert Glossary({normalize(given, "café"): "x"}).targets(normalize(written, "Café")) == ["x"]
 
 
 def test_nothing_is_found_that_touches_a_protected_span() -> None:
