@@ -13,7 +13,7 @@ import json
 import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
-from itertools import islice
+from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -229,7 +229,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def plain(args: argparse.Namespace) -> dict[str, Any]:
-    """The same batches in a plain loop."""
+    """The same batches, warm-up and all, in a plain loop."""
     pl.seed_everything(1, verbose=False)
     data = data_for(args)
     trainer = trainer_for(args, 1)
@@ -240,9 +240,12 @@ def plain(args: argparse.Namespace) -> dict[str, Any]:
     config = config_for(args, len(data.src_subwords))
     network = Plain(config, args.dropout).to(device).train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.9, 0.98))
-    tokens, since, steps = 0, 0.0, max(args.steps // 3, 1)
-    for step, (batch,) in enumerate(islice(data.train_dataloader(), 2 + steps)):
-        if step == 2:
+    tokens, since, loader = 0, time.perf_counter(), data.train_dataloader()
+    batches = (batch for _ in count() for (batch,) in loader)
+    for step, batch in enumerate(islice(batches, args.warmup + args.steps)):
+        if step == args.warmup:
+            if device.type == "cuda":
+                torch.cuda.synchronize()
             tokens, since = 0, time.perf_counter()
         src, tgt_in, tgt_out = (x.to(device) for x in (batch.src, batch.tgt_in, batch.tgt_out))
         logits = network(src, tgt_in).flatten(0, 1)

@@ -12,12 +12,13 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_info
@@ -26,17 +27,25 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 )
 
 from seq2seq.allocator import keep_freed_memory
+from seq2seq.apps.new_folder import check_writable
 from seq2seq.config import ModelConfig, SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, load_languages
-from seq2seq.training.callbacks import BestModelFolder, CleanStop, LastValidation, ProgressBar
+from seq2seq.training.callbacks import (
+    BestModelFolder,
+    CleanStop,
+    LastValidation,
+    LeftBehind,
+    ProgressBar,
+)
 from seq2seq.training.checkpoints import (
     BEST,
     FOLDER,
     LAST,
     AtomicCheckpointIO,
+    KeptCheckpoints,
     find_checkpoint,
     last_checkpoints,
 )
@@ -63,6 +72,24 @@ TRAINER_DEFAULTS = {
 }
 
 
+LONGEST_ERROR = 600
+"""Characters."""
+MOST_SEED = 2**32 - 1
+"""NumPy's bound."""
+GROUPS = {
+    "model": "model.d_model: 256",
+    "training": "training.lr: 0.001",
+    "search": "search.beam: 5",
+    "data": "data.batch_tokens: 4096",
+    "trainer": "trainer.max_steps: 10000",
+    "training.dropout": "training.dropout.residual: 0.3",
+    "data.subwords": "data.subwords.src_vocab_size: 8000",
+    "data.subword_sampling": "data.subword_sampling.src: 0.2",
+    "search.diversity": "search.diversity.groups: 2",
+}
+"""Settings that consist of settings, and an example of one."""
+
+
 class OneLineParser(LightningArgumentParser):
     """A parser that tells a mistake of the user in one line."""
 
@@ -76,8 +103,10 @@ class OneLineParser(LightningArgumentParser):
                 f"--{setting}.{name}.{field} alone is no corpus; give it as a whole: "
                 f"--{setting}.{name} '{{src: FILE, tgt: FILE}}'"
             )
-        command = self.prog.replace(" [options]", "")
-        self.exit(2, f"error: {' '.join(message.split())} (see: {command} --help)\n")
+        command, words = self.prog.replace(" [options]", ""), " ".join(message.split())
+        if len(words) > LONGEST_ERROR:  # it may quote a file that was taken for a configuration
+            words = f"{words[: LONGEST_ERROR // 2]} ... {words[-LONGEST_ERROR // 2 :]}"
+        self.exit(2, f"error: {words} (see: {command} --help)\n")
 
 
 class SaveRunConfig(SaveConfigCallback):
@@ -147,14 +176,25 @@ class TranslationCLI(LightningCLI):
         """Nothing: settings on the command line win over a checkpoint's."""
 
     def _set_seed(self) -> None:
-        at_least("seed_everything", self._get(self.config, "seed_everything"), 0)
+        seed = self._get(self.config, "seed_everything")
+        at_least("seed_everything", seed, 0)
+        if seed > MOST_SEED:
+            raise ConfigError(f"seed_everything={seed} is out of range; use at most {MOST_SEED}.")
         super()._set_seed()
 
     def before_instantiate_classes(self) -> None:
         settings = self.config[self.subcommand]
+        for group, example in GROUPS.items():
+            if not isinstance(settings[group], Namespace):
+                raise ConfigError(
+                    f"{group}={settings[group]} is no group of settings; expected e.g. {example}."
+                )
+        _check_trainer(settings.trainer)
         run = Path(settings.run)
         if self.subcommand == "fit":
-            if last_checkpoints(run) and settings.ckpt_path is None:
+            check_writable(run)
+            begun = last_checkpoints(run) or (run / "model").exists()
+            if begun and settings.ckpt_path is None:
                 raise ConfigError(
                     f"run={run} already holds a run; choose another --run, or go on with it: "
                     f"--ckpt_path last."
@@ -214,8 +254,9 @@ class TranslationCLI(LightningCLI):
             "plugins": [*plugins, AtomicCheckpointIO()],
         }
         if self.subcommand == "fit":
+            every = settings.val_check_interval if settings.limit_val_batches == 0 else None
             callbacks += _fit_callbacks(
-                run, self._get(self.config_init, "training"), Record(self._settings())
+                run, self._get(self.config_init, "training"), Record(self._settings()), every
             )
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
@@ -236,6 +277,31 @@ class TranslationCLI(LightningCLI):
         dumped = self._parser(self.subcommand).dump(config, skip_none=False, format="json")
         settings: dict[str, Any] = json.loads(dumped)
         return settings
+
+
+def _check_trainer(settings: Namespace) -> None:
+    """Raise ConfigError for what Lightning takes, and this training cannot."""
+    for name in ("log_every_n_steps", "accumulate_grad_batches"):
+        at_least(f"trainer.{name}", settings[name], 1)
+    every = settings.val_check_interval
+    if isinstance(every, str | timedelta | dict):
+        raise ConfigError(
+            f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
+        )
+    if isinstance(every, int):
+        at_least("trainer.val_check_interval", every, 1)
+    if settings.gradient_clip_val is not None:
+        at_least("trainer.gradient_clip_val", settings.gradient_clip_val, 0)
+    if settings.gradient_clip_algorithm not in (None, "norm"):
+        raise ConfigError(
+            f"trainer.gradient_clip_algorithm={settings.gradient_clip_algorithm}: gradients are "
+            f"clipped by norm; leave it out."
+        )
+    if settings.overfit_batches:
+        raise ConfigError(
+            f"trainer.overfit_batches={settings.overfit_batches}: make a corpus of few pairs "
+            f"instead, and train on it."
+        )
 
 
 def _corpora(data: Namespace) -> Iterator[tuple[str, Namespace]]:
@@ -263,18 +329,22 @@ def _of_the_run(config: Namespace) -> Namespace:
     return config
 
 
-def _fit_callbacks(run: Path, recipe: Recipe, record: Record) -> list[Any]:
+def _fit_callbacks(
+    run: Path, recipe: Recipe, record: Record, unvalidated: int | None = None
+) -> list[Any]:
+    """`unvalidated` is every how many steps a checkpoint is written where no validation is."""
     folder = run / FOLDER
-    last = ModelCheckpoint(
+    last = KeptCheckpoints(
         folder,
         LAST,
         monitor="step",
         mode="max",
         save_top_k=recipe.keep_last,
+        every_n_train_steps=unvalidated,
         auto_insert_metric_name=False,
         enable_version_counter=False,
     )
-    best = ModelCheckpoint(
+    best = KeptCheckpoints(
         folder,
         BEST,
         monitor="val_bleu",
@@ -291,7 +361,7 @@ def _fit_callbacks(run: Path, recipe: Recipe, record: Record) -> list[Any]:
     averages = [] if ema is None else [ema]
     # A run goes on from the last checkpoints, or from the one of a clean stop: what those must hold
     # of a step is done before they are written.
-    ends = [LastValidation(), CleanStop(folder), stop]
+    ends = [LeftBehind(folder), LastValidation(), CleanStop(folder), stop]
     return [*watch, record, *averages, stored, *ends, best, last, choice]
 
 

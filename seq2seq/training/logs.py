@@ -14,8 +14,8 @@ Row = tuple[int, dict[str, float]]
 
 
 def read_log(run: Path) -> Log:
-    """All that a run has logged. A run that went on after a stop has several files; what a later
-    one says of its steps replaces what the earlier ones said of them."""
+    """All that a run has logged. A run that went on after a stop has several files; where a later
+    one begins, what the earlier ones said of those steps and later ones is left behind."""
     paths = sorted((run / FOLDER).glob("version_*/metrics.csv"), key=_version)
     if not paths:
         what = "has no logs/version_*/metrics.csv" if run.exists() else "does not exist"
@@ -24,7 +24,7 @@ def read_log(run: Path) -> Log:
     for path in paths:
         new = list(_rows(path))
         steps = [step for step, _ in new]
-        rows = [row for row in rows if not steps or not min(steps) <= row[0] <= max(steps)] + new
+        rows = [row for row in rows if not steps or row[0] < min(steps)] + new
     log: Log = {}
     for step, numbers in sorted(rows, key=lambda row: row[0]):
         for name, number in numbers.items():

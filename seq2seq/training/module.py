@@ -285,11 +285,14 @@ class TranslationModule(pl.LightningModule):
 
     def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:
         """The recipe of this run wins over the one that the checkpoint was trained with."""
-        recipe = self.recipe
-        for state in checkpoint.get("optimizer_states", []):
-            prefer_settings(recipe, state)
+        recipe, total = self.recipe, self.trainer.max_steps
         for scheduler in checkpoint.get("lr_schedulers", []):
+            next_step = scheduler["last_epoch"] + 1
+            rate = recipe.lr * factor(recipe.schedule, next_step, recipe.warmup_steps, total)
             scheduler["base_lrs"] = [recipe.lr for _ in scheduler["base_lrs"]]
+            scheduler["_last_lr"] = [rate for _ in scheduler["base_lrs"]]
+            for state in checkpoint["optimizer_states"]:
+                prefer_settings(recipe, state, rate)
         for name, callback in checkpoint.get("callbacks", {}).items():
             if name.startswith("EarlyStopping"):
                 callback["patience"] = recipe.patience
@@ -332,9 +335,11 @@ class TranslationModule(pl.LightningModule):
         return self._collect("predict", batch)
 
     def on_test_end(self) -> None:
-        found = {}
+        found, partial = {}, []
         for name in self.data.test:
             best, pairs = self._gather(name), self.data.texts[f"test/{name}"]
+            if len(best) < len(pairs):
+                partial.append(name)
             references = [pairs[index].tgt for index in best]
             hypotheses = [translation.text for translation in best.values()]
             scores = evaluate(hypotheses, [references], self.data.tgt_lang)
@@ -344,9 +349,15 @@ class TranslationModule(pl.LightningModule):
             self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
             tested = {"tgt_lang": self.data.tgt_lang, "references": references}
             self._write(f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})])
-        if self.init_from is not None and not self.trainer.ckpt_path:
-            folder = Path(self.init_from)
-            rank_zero_only(put_on_card)(folder, self._written, self.data, self.search, found)
+        if self.init_from is None or self.trainer.ckpt_path:
+            return
+        if partial:
+            rank_zero_info(
+                f"not on the model card, since lines were left out: {', '.join(partial)}"
+            )
+            return
+        folder = Path(self.init_from)
+        rank_zero_only(put_on_card)(folder, self._written, self.data, self.search, found)
 
     def on_predict_end(self) -> None:
         pairs, best = self.data.texts["predict"], self._gather("predict")

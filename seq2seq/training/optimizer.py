@@ -40,8 +40,9 @@ def weight_decay_of(recipe: Recipe) -> float:
     return 0.0 if recipe.optimizer == "adam" else recipe.weight_decay
 
 
-def prefer_settings(recipe: Recipe, state: dict[str, Any]) -> None:
-    """Put the recipe's settings into the state of an optimizer that a checkpoint holds."""
+def prefer_settings(recipe: Recipe, state: dict[str, Any], rate: float) -> None:
+    """Put the recipe's settings, and its `rate` of the next step, into the state of an optimizer
+    that a checkpoint holds."""
     groups = state["param_groups"]
     if (len(groups) > 1) != (recipe.optimizer == "muon"):
         there = "muon" if len(groups) > 1 else "adamw or adam"
@@ -50,4 +51,9 @@ def prefer_settings(recipe: Recipe, state: dict[str, Any]) -> None:
             f"checkpoint; restore the setting, or start a new run with --init_from."
         )
     for group in groups:
-        group.update(initial_lr=recipe.lr, betas=recipe.betas, weight_decay=weight_decay_of(recipe))
+        group.update(
+            lr=rate,
+            initial_lr=recipe.lr,
+            betas=recipe.betas,
+            weight_decay=weight_decay_of(recipe),
+        )

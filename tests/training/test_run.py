@@ -18,7 +18,9 @@ from small_runs import Run, settings
 from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
+from seq2seq.training.checkpoints import find_checkpoint
 from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.logs import read_log
 from seq2seq.translator import Translator
 
 
@@ -131,6 +133,78 @@ def test_settings_win_over_the_checkpoints(corpus: Path, run: Run) -> None:
     assert next(float(row["lr"]) for row in metrics(corpus / "run") if row["lr"]) == 0.125
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_first_step_after_a_change_has_the_new_rate(
+    corpus: Path, run: Run, optimizer: str
+) -> None:
+    each = {"trainer__log_every_n_steps": 1, "training__optimizer": optimizer}
+    assert run("fit", *settings(trainer__max_steps=4, training__lr=0.5, **each)) == 0
+    changed = settings(training__lr=0.01, training__schedule="linear", **each)
+    assert run("fit", *changed, "--ckpt_path", "last") == 0
+    rates = [float(row["lr"]) for row in metrics(corpus / "run") if row["lr"]]
+    assert rates == pytest.approx([0.01 * left / 4 for left in (3, 2, 1, 0)])
+
+
+def test_going_back_leaves_the_later_checkpoints_behind(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = {"trainer__val_check_interval": 2, "trainer__log_every_n_steps": 1}
+    assert run("fit", *settings(**every)) == 0
+    folder = corpus / "run/checkpoints"
+    best = {path.name for path in folder.glob("best*")}
+    back = settings(**{**every, "trainer__max_steps": 6, "training__lr": 0.02})
+    assert run("fit", *back, "--ckpt_path", str(folder / "step=4.ckpt")) == 0
+    assert Path(str(find_checkpoint("last", corpus / "run"))).name == "step=6.ckpt"
+    aside = {path.name for path in (folder / "left-at-step=4").iterdir()}
+    assert {"step=6.ckpt", "step=8.ckpt"} <= aside
+    assert aside - {"step=6.ckpt", "step=8.ckpt"} == {
+        name for name in best if name.startswith(("best-step=6", "best-step=8"))
+    }
+    assert list(read_log(corpus / "run")["loss"]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_without_validation_has_checkpoints_and_is_not_overwritten(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = settings(trainer__limit_val_batches=0)
+    assert run("fit", *blind) == 0
+    names = sorted(path.name for path in (corpus / "run/checkpoints").iterdir())
+    assert names == ["step=4.ckpt", "step=8.ckpt"]
+    more = settings(trainer__limit_val_batches=0, trainer__max_steps=12)
+    assert run("fit", *more, "--ckpt_path", "last") == 0
+    for path in (corpus / "run/checkpoints").iterdir():
+        path.unlink()
+    assert run("fit", *blind) == 2
+    assert "run=run already holds a run" in capsys.readouterr().err
+
+
+def test_fewer_checkpoints_may_be_kept_when_a_run_goes_on(corpus: Path, run: Run) -> None:
+    every = {"trainer__val_check_interval": 2}
+    kept = {"training__keep_last": 3, "training__keep_best": 3}
+    assert run("fit", *settings(**every, **kept)) == 0
+    fewer = {"training__keep_last": 1, "training__keep_best": 1, "trainer__max_steps": 12}
+    assert run("fit", *settings(**every, **fewer), "--ckpt_path", "last") == 0
+    names = sorted(path.name for path in (corpus / "run/checkpoints").iterdir())
+    assert names[1:] == ["step=12.ckpt", "step=8.ckpt"]  # Lightning keeps what it went on from
+    assert names[0].startswith("best-step=")
+
+
+def test_epochs_that_are_cut_go_through_the_whole_corpus_with_and_without_a_stop(
+    corpus: Path, run: Run
+) -> None:
+    cut = {"trainer__limit_train_batches": 3, "trainer__val_check_interval": 3}
+    every = {**cut, "trainer__log_every_n_steps": 1}
+    assert run("fit", *settings(run="whole", trainer__max_steps=9, **every)) == 0
+    assert run("fit", *settings(run="parts", trainer__max_steps=3, **every)) == 0
+    more = settings(run="parts", trainer__max_steps=9, **every)
+    assert run("fit", *more, "--ckpt_path", "last") == 0
+    assert (
+        run("fit", *settings(run="free", trainer__max_steps=9, trainer__log_every_n_steps=1)) == 0
+    )
+    whole, parts, free = (read_log(corpus / name)["loss"] for name in ("whole", "parts", "free"))
+    assert whole == parts == free
+
+
 def test_a_changed_architecture_is_an_error_that_names_the_field(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +291,33 @@ def test_a_mistake_is_one_line_that_names_it(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert message in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("training: {dropout: 0.3}", "training.dropout=0.3 is no group of settings"),
+        ("training: 3", "training=3 is no group of settings; expected e.g. training.lr: 0.001"),
+        ("data: {subwords: 8000}", "data.subwords=8000 is no group"),
+        ("data: {subword_sampling: 0.2}", "data.subword_sampling=0.2 is no group"),
+        ("search: {diversity: 2}", "search.diversity=2 is no group"),
+        ("model: 3", "model=3 is no group"),
+    ],
+)
+def test_a_group_of_settings_that_is_one_value_is_named(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    Path("wrong.yaml").write_text(content)
+    assert run("fit", "--config", "wrong.yaml") == 2
+    assert f"error: {said}" in capsys.readouterr().err
+
+
+def test_an_error_does_not_quote_a_whole_file(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("fit", "--data.train", "train.src")
+    assert len(capsys.readouterr().err) < 800
 
 
 HALF = "a corpus is src and tgt, or path alone; got src=a.en, tgt=None, path=None"
@@ -435,6 +536,16 @@ def test_the_last_epoch_ends_with_a_validation(corpus: Path, run: Run) -> None:
         ({"seed_everything": -5}, r"seed_everything=-5"),
         ({"trainer__val_check_interval": 0.5}, r"val_check_interval"),
         ({"trainer__strategy": "nonsense"}, r"nonsense"),
+        ({"seed_everything": 2**32}, r"seed_everything=4294967296"),
+        ({"trainer__log_every_n_steps": 0}, r"trainer\.log_every_n_steps=0"),
+        ({"trainer__accumulate_grad_batches": 0}, r"trainer\.accumulate_grad_batches=0"),
+        ({"trainer__val_check_interval": 0}, r"trainer\.val_check_interval=0"),
+        ({"trainer__val_check_interval": "00:00:00:01"}, r"trainer\.val_check_interval=.* steps"),
+        ({"trainer__overfit_batches": 2}, r"trainer\.overfit_batches=2"),
+        ({"trainer__gradient_clip_val": -1}, r"trainer\.gradient_clip_val=-1"),
+        ({"trainer__gradient_clip_algorithm": "value"}, r"gradient_clip_algorithm=value"),
+        ({"run": "train.src"}, r"train\.src"),
+        ({"run": "train.src/x"}, r"train\.src"),
     ],
     ids=str,
 )
@@ -461,6 +572,8 @@ def test_some_batches_are_tested_and_predicted_on_their_own_lines(
     assert 0 < len(told["references"]) < 40
     lines = Path("test.tgt").read_text().splitlines()
     assert set(told["references"]) <= set(lines)
+    card = json.loads(Path("run/model/provenance.json").read_text())
+    assert "test" not in {corpus["role"] for corpus in card["data"]}
     bleu_of_these = bleu(told["translations"], [told["references"]])
     assert f"small: {bleu_of_these}" in capsys.readouterr().out
     limit = ["--trainer.limit_predict_batches", "2"]
