@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import Callback, EarlyStopping
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_info
@@ -37,7 +37,6 @@ from seq2seq.training.callbacks import (
     BestModelFolder,
     CleanStop,
     LastValidation,
-    LeftBehind,
     ProgressBar,
 )
 from seq2seq.training.checkpoints import (
@@ -45,7 +44,6 @@ from seq2seq.training.checkpoints import (
     FOLDER,
     LAST,
     AtomicCheckpointIO,
-    KeptCheckpoints,
     find_checkpoint,
     last_checkpoints,
 )
@@ -80,8 +78,6 @@ GROUPS = {
     "model": "model.d_model: 256",
     "training": "training.lr: 0.001",
     "search": "search.beam: 5",
-    "data": "data.batch_tokens: 4096",
-    "trainer": "trainer.max_steps: 10000",
     "training.dropout": "training.dropout.residual: 0.3",
     "data.subwords": "data.subwords.src_vocab_size: 8000",
     "data.subword_sampling": "data.subword_sampling.src: 0.2",
@@ -189,16 +185,17 @@ class TranslationCLI(LightningCLI):
                 raise ConfigError(
                     f"{group}={settings[group]} is no group of settings; expected e.g. {example}."
                 )
-        _check_trainer(settings.trainer)
         run = Path(settings.run)
         if self.subcommand == "fit":
+            _check_trainer(settings.trainer)
             check_writable(run)
-            begun = last_checkpoints(run) or (run / "model").exists()
-            if begun and settings.ckpt_path is None:
+            if settings.ckpt_path is None and last_checkpoints(run):
                 raise ConfigError(
                     f"run={run} already holds a run; choose another --run, or go on with it: "
                     f"--ckpt_path last."
                 )
+            if settings.ckpt_path is None and (run / "model").exists():
+                raise ConfigError(f"run={run} already holds a model; choose another --run.")
             if settings.model_folder is not None:
                 raise ConfigError(
                     f"model_folder={settings.model_folder} is for validate, test and predict; "
@@ -282,7 +279,8 @@ class TranslationCLI(LightningCLI):
 def _check_trainer(settings: Namespace) -> None:
     """Raise ConfigError for what Lightning takes, and this training cannot."""
     for name in ("log_every_n_steps", "accumulate_grad_batches"):
-        at_least(f"trainer.{name}", settings[name], 1)
+        if settings[name] is not None:
+            at_least(f"trainer.{name}", settings[name], 1)
     every = settings.val_check_interval
     if isinstance(every, str | timedelta | dict):
         raise ConfigError(
@@ -334,7 +332,7 @@ def _fit_callbacks(
 ) -> list[Any]:
     """`unvalidated` is every how many steps a checkpoint is written where no validation is."""
     folder = run / FOLDER
-    last = KeptCheckpoints(
+    last = ModelCheckpoint(
         folder,
         LAST,
         monitor="step",
@@ -344,7 +342,7 @@ def _fit_callbacks(
         auto_insert_metric_name=False,
         enable_version_counter=False,
     )
-    best = KeptCheckpoints(
+    best = ModelCheckpoint(
         folder,
         BEST,
         monitor="val_bleu",
@@ -361,7 +359,7 @@ def _fit_callbacks(
     averages = [] if ema is None else [ema]
     # A run goes on from the last checkpoints, or from the one of a clean stop: what those must hold
     # of a step is done before they are written.
-    ends = [LeftBehind(folder), LastValidation(), CleanStop(folder), stop]
+    ends = [LastValidation(), CleanStop(folder), stop]
     return [*watch, record, *averages, stored, *ends, best, last, choice]
 
 

@@ -104,8 +104,7 @@ class TextBatches(Dataset[TextBatch]):
 
 
 class ResumableLoader(DataLoader[list[Batch]]):
-    """A DataLoader that counts its own epochs and goes on in the middle of one, also where
-    Lightning was told to end it earlier (trainer.limit_train_batches).
+    """A DataLoader that counts its own epochs and can go on in the middle of one.
 
     Lightning saves and restores its `state_dict`. The epoch is counted here because Lightning's
     own count jumps by one after some resumes.
@@ -114,12 +113,15 @@ class ResumableLoader(DataLoader[list[Batch]]):
     sampler: Mixture
     _seen = 0
     """Batches of this epoch that were handed out."""
+    _begun = False
 
     def __iter__(self) -> Iterator[list[Batch]]:  # type: ignore[override]
         sampler = self.sampler
         if self._seen >= len(sampler):
-            sampler.epoch, self._seen = sampler.epoch + 1, 0
-        sampler.start = self._seen
+            sampler.epoch, sampler.start = sampler.epoch + 1, 0
+        elif self._begun:
+            sampler.start = 0
+        self._seen, self._begun = sampler.start, True
         for batch in super().__iter__():
             self._seen += 1
             yield batch
@@ -133,4 +135,6 @@ class ResumableLoader(DataLoader[list[Batch]]):
         return {"epoch": self.sampler.epoch, "batches": self._seen}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.sampler.epoch, self._seen = state["epoch"], state["batches"]
+        self.sampler.epoch = state["epoch"]
+        self.sampler.start = self._seen = state["batches"]
+        self._begun = False

@@ -134,7 +134,9 @@ def _tested(
     resamples: int,
 ) -> list[SystemScore]:
     randomized = paired == "randomization" and len(systems) > 1
-    leasts = [_chance_of_all_or_none(systems[0][1], segments) for _, segments in systems]
+    leasts = [0.0 for _ in systems]
+    if randomized:
+        leasts = [_chance_of_all_or_none(systems[0][1], segments) for _, segments in systems]
     paired_test: Any = PairedTest
     signatures, found = paired_test(
         systems,
@@ -151,7 +153,7 @@ def _tested(
             float(result.score),
             float(result.mean),
             float(result.ci),
-            _p_value(result, found[name][0], least if randomized else 0.0),
+            _p_value(result, found[name][0], least),
             signature.format(),
         )
         for name, signature in signatures.items()
@@ -167,9 +169,9 @@ def _p_value(result: Any, baseline: Any, least: float) -> float | None:
     return 1.0 if result.score == baseline.score else max(least, float(result.p_value))
 
 
-def _chance_of_all_or_none(one: Sequence[Any], other: Sequence[Any]) -> float:
+def _chance_of_all_or_none(one: Sequence[str], other: Sequence[str]) -> float:
     """That random swaps leave the systems as they are, or exchange them."""
-    different = sum(a != b for a, b in zip(one, other, strict=True))
+    different = sum(a.split() != b.split() for a, b in zip(one, other, strict=True))
     least: float = 2.0 ** (1 - different)
     return min(1.0, least)
 

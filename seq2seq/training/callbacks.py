@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.model_folder import save_model
-from seq2seq.training.checkpoints import LAST, step_of
+from seq2seq.training.checkpoints import LAST
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.record import Record
 
@@ -78,25 +78,6 @@ class LastValidation(Callback):
         last_epoch = trainer.current_epoch + 1 == trainer.max_epochs and trainer.is_last_batch
         if trainer.global_step == trainer.max_steps or last_epoch:
             trainer.should_stop = True  # Lightning validates before it stops
-
-
-class LeftBehind(Callback):
-    """A run that goes on from an earlier checkpoint leaves the later ones behind: "last" and "best"
-    mean none of them any more."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @rank_zero_only
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        step = trainer.global_step
-        later = [path for path in self.folder.glob("*.ckpt") if step_of(path) > step]
-        if later:
-            aside = self.folder / f"left-at-step={step}"
-            aside.mkdir(exist_ok=True)
-            for path in later:
-                path.replace(aside / path.name)
-            rank_zero_info(f"checkpoints of later steps than {step}, now in {aside}: {len(later)}")
 
 
 class CleanStop(Callback):

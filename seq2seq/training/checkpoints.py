@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
@@ -35,21 +34,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
-
-
-class KeptCheckpoints(ModelCheckpoint):
-    """Goes on with a `save_top_k` that may be smaller than it was."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        kept = self.best_k_models
-        worst_first = sorted(kept, key=lambda path: float(kept[path]))
-        for path in worst_first[: max(len(kept) - self.save_top_k, 0)]:
-            del kept[path]
-            Path(path).unlink(missing_ok=True)
-        if kept:
-            self.kth_best_model_path = min(kept, key=lambda path: float(kept[path]))
-            self.kth_value = kept[self.kth_best_model_path]
 
 
 def last_checkpoints(run: Path) -> list[Path]:
