@@ -591,7 +591,7 @@ def test_what_is_loaded_has_packed_matrices_and_says_what_the_plain_ones_say(
     for ours, theirs in zip(loaded.score(lines, texts), plain.score(lines, texts), strict=True):
         assert ours.total == pytest.approx(theirs.total, abs=1e-3)
     for here, there in zip(loaded.attention(lines), plain.attention(lines), strict=True):
-        # Scores of attention are in the hundreds, in fp32: another order of sums moves weights by 4e-5.
+        # Scores of attention are in the hundreds: another order of sums moves weights by 4e-5.
         torch.testing.assert_close(here.weights, there.weights, atol=1e-3, rtol=0)
     with pytest.raises(ModelFolderError, match="take that of load_model"):
         save_model(SavedModel(loaded.engine.network, subwords(), subwords()), tmp_path / "c")
