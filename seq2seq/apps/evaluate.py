@@ -17,13 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.formats import (
-    SENTENCE_FIELDS,
-    json_object,
-    read_jsonl,
-    reader_of,
-    text_in,
-)
+from seq2seq.data.formats import SENTENCE_FIELDS, json_object, read_jsonl, reader_of, text_in
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_not_taken
 from seq2seq.errors import ConfigError, CorpusError

@@ -12,13 +12,7 @@ from pathlib import Path
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.data.formats import (
-    SENTENCE_FIELDS,
-    json_object,
-    read_jsonl,
-    reader_of,
-    text_in,
-)
+from seq2seq.data.formats import SENTENCE_FIELDS, json_object, read_jsonl, reader_of, text_in
 from seq2seq.decoding.alignment import pharaoh
 from seq2seq.errors import CorpusError
 from seq2seq.sentence import Sentence

@@ -33,12 +33,7 @@ from seq2seq.data.corpus import CorpusFiles
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, load_languages
-from seq2seq.training.callbacks import (
-    BestModelFolder,
-    CleanStop,
-    LastValidation,
-    ProgressBar,
-)
+from seq2seq.training.callbacks import BestModelFolder, CleanStop, LastValidation, ProgressBar
 from seq2seq.training.checkpoints import (
     BEST,
     FOLDER,

@@ -163,7 +163,9 @@ class TranslationModule(pl.LightningModule):
         ids = torch.full((rows, longest), EOS_ID, device=self.device)
         lens = ids.new_full((rows,), longest)
         made = self.trainer.optimizers[0].state
-        moments = [torch.empty_like(p) for p in self.parameters() if p not in made for _ in "mv"]
+        moments = [
+            torch.empty_like(p) for p in self.parameters() if p not in made for _ in range(2)
+        ]
         with self.trainer.precision_plugin.forward_context():
             self._learn([Batch(ids, lens, ids, ids, lens)])
         del moments
