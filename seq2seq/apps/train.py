@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_info
@@ -39,8 +39,9 @@ from seq2seq.training.checkpoints import (
     FOLDER,
     LAST,
     AtomicCheckpointIO,
+    KeptCheckpoints,
     find_checkpoint,
-    last_checkpoints,
+    start_of_fit,
 )
 from seq2seq.training.choice import ModelChoice
 from seq2seq.training.datamodule import CorpusDataModule
@@ -184,26 +185,20 @@ class TranslationCLI(LightningCLI):
         if self.subcommand == "fit":
             _check_trainer(settings.trainer)
             check_writable(run)
-            if settings.ckpt_path is None and last_checkpoints(run):
-                raise ConfigError(
-                    f"run={run} already holds a run; choose another --run, or go on with it: "
-                    f"--ckpt_path last."
-                )
-            if settings.ckpt_path is None and (run / "model").exists():
-                raise ConfigError(f"run={run} already holds a model; choose another --run.")
             if settings.model_folder is not None:
                 raise ConfigError(
                     f"model_folder={settings.model_folder} is for validate, test and predict; "
                     f"a fit starts from --init_from."
                 )
+            settings.ckpt_path = start_of_fit(settings.ckpt_path, run)
         else:
+            settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
         settings.data.subwords_from = settings.init_from
         if settings.init_from is not None:
             codes = load_languages(find_model(settings.init_from))
             for side, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
                 settings.data[side] = settings.data[side] or code
-        settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
 
     def instantiate_classes(self) -> None:
         for setting, corpus in _corpora(self._get(self.config, "data")):
@@ -327,25 +322,8 @@ def _fit_callbacks(
 ) -> list[Any]:
     """`unvalidated` is every how many steps a checkpoint is written where no validation is."""
     folder = run / FOLDER
-    last = ModelCheckpoint(
-        folder,
-        LAST,
-        monitor="step",
-        mode="max",
-        save_top_k=recipe.keep_last,
-        every_n_train_steps=unvalidated,
-        auto_insert_metric_name=False,
-        enable_version_counter=False,
-    )
-    best = ModelCheckpoint(
-        folder,
-        BEST,
-        monitor="val_bleu",
-        mode="max",
-        save_top_k=recipe.keep_best,
-        auto_insert_metric_name=False,
-        enable_version_counter=False,
-    )
+    last = KeptCheckpoints(folder, LAST, "step", recipe.keep_last, every_n_train_steps=unvalidated)
+    best = KeptCheckpoints(folder, BEST, "val_bleu", recipe.keep_best)
     stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
     watch = [Reach(), Health(), Samples(run / "samples.txt")]
     stored = BestModelFolder(run / "model", record)

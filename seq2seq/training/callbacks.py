@@ -54,7 +54,8 @@ class BestModelFolder(Callback):
         return {"best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best = state_dict["best"]
+        if self.folder.exists():  # else the best model is another run's
+            self.best = state_dict["best"]
 
     @rank_zero_only
     def _save(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
@@ -34,6 +36,56 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
+
+
+class KeptCheckpoints(ModelCheckpoint):
+    """Keeps the checkpoints whose `monitor` is highest, in the folder of a run.
+
+    Of those that a checkpoint remembers only the ones in this folder count, so a run may have been
+    moved, may begin with a checkpoint of another run, and may go on with fewer to keep.
+    """
+
+    def __init__(self, folder: Path, name: str, monitor: str, count: int, **when: Any) -> None:
+        super().__init__(
+            folder,
+            name,
+            monitor=monitor,
+            mode="max",
+            save_top_k=count,
+            auto_insert_metric_name=False,
+            enable_version_counter=False,
+            **when,
+        )
+        self._surplus: list[str] = []
+
+    @property
+    def state_key(self) -> str:
+        """As of earlier versions, which had no class of their own."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        assert self.dirpath is not None
+        scores = {
+            str(here): score
+            for there, score in state_dict["best_k_models"].items()
+            if (here := Path(self.dirpath) / Path(there).name).is_file()
+        }
+        ranked = sorted(scores, key=lambda path: scores[path], reverse=True)  # the first of equals
+        self._surplus = ranked[self.save_top_k :]
+        for path in self._surplus:
+            del scores[path]
+        self.best_k_models = scores
+        if scores:
+            self.best_model_path = ranked[0]
+            self.best_model_score = scores[ranked[0]]
+            self.kth_best_model_path = min(scores, key=lambda path: scores[path])
+            self.kth_value = scores[self.kth_best_model_path]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        for path in self._surplus:
+            trainer.strategy.remove_checkpoint(path)
+        self._surplus = []
 
 
 def last_checkpoints(run: Path) -> list[Path]:
@@ -62,6 +114,30 @@ def find_checkpoint(wanted: str | None, run: Path) -> str | None:
     if wanted is not None and not is_complete(Path(wanted)):
         raise ConfigError(f"ckpt_path={wanted} is damaged or no checkpoint; use another, or last.")
     return wanted
+
+
+def start_of_fit(wanted: str | None, run: Path) -> str | None:
+    """The checkpoint that a fit goes on from, as find_checkpoint gives it; None where it is new.
+
+    A run is one line of steps: ConfigError where the folder holds another, or later steps.
+    """
+    start = find_checkpoint(wanted, run)
+    if start is not None and Path(start).resolve().parent == (run / FOLDER).resolve():
+        later = [path for path in last_checkpoints(run) if step_of(path) > step_of(Path(start))]
+        if any(map(is_complete, later)):
+            raise ConfigError(
+                f"ckpt_path={wanted}: run={run} has gone on since, to step {step_of(later[-1])}; "
+                f"begin another --run with --ckpt_path {start}."
+            )
+        return start
+    if last_checkpoints(run):
+        raise ConfigError(
+            f"run={run} already holds a run; choose another --run, or go on with it: "
+            f"--ckpt_path last."
+        )
+    if (run / "model").exists():
+        raise ConfigError(f"run={run} already holds a model; choose another --run.")
+    return start
 
 
 def average(model: SavedModel, checkpoints: Sequence[Path]) -> None:

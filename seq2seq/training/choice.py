@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.engine import NativeEngine
@@ -17,7 +17,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.callbacks import BestModelFolder
-from seq2seq.training.checkpoints import average, is_complete, step_of
+from seq2seq.training.checkpoints import KeptCheckpoints, average, is_complete, step_of
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.module import TranslationModule, numbered
 from seq2seq.translator import Translator
@@ -46,8 +46,8 @@ class ModelChoice(Callback):
         self,
         table: Path,
         stored: BestModelFolder,
-        last: ModelCheckpoint,
-        best: ModelCheckpoint,
+        last: KeptCheckpoints,
+        best: KeptCheckpoints,
         ema: ExponentialMovingAverage | None,
     ) -> None:
         self.table, self.stored = table, stored

@@ -60,6 +60,11 @@ def plant(path: Path, chosen: Weights, **states: Any) -> None:
         content["state_dict"][name] = chosen.get(name.removeprefix("network."), tied)
     for state in content["callbacks"].values():
         state.update({name: value for name, value in states.items() if name in state})
+        if state.get("monitor") == "val_bleu":
+            state["best_k_models"] = {
+                name: states.get("best_model_score", score)
+                for name, score in state["best_k_models"].items()
+            }
     torch.save(content, path)
 
 
@@ -92,7 +97,7 @@ def test_the_best_of_the_candidates_is_kept_whichever_it_is(corpus: Path, run: R
             minus if last else bad,
             weights=good if averaged else bad,
             best=known,  # of BestModelFolder
-            best_model_score=torch.tensor(known),
+            best_model_score=torch.tensor(known),  # of the best checkpoints
         )
         planted = {path: path.read_bytes() for path in Path("run/checkpoints").iterdir()}
         assert main(["average", "run", "--checkpoints", str(third), "--output", "other"]) == 0

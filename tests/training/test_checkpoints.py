@@ -1,0 +1,81 @@
+"""The checkpoints of a run are those of one line of steps, wherever its folder lies."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import Run, settings
+
+KEPT = {"training__keep_last": 2, "training__keep_best": 2, "training__lr": 0.01}
+
+
+def checkpoints(run: str) -> list[str]:
+    return sorted(path.name for path in Path(run, "checkpoints").iterdir())
+
+
+def candidates(run: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(run, "candidates.jsonl").read_text().splitlines()]
+
+
+def test_a_run_that_was_moved_goes_on_as_if_it_had_not_been(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(run="here", trainer__max_steps=12, **KEPT)) == 0
+    shutil.copytree("here", "there")
+    before = checkpoints("here")
+    for name in ("there", "here"):
+        again = settings(run=name, trainer__max_steps=20, **KEPT)
+        assert run("fit", *again, "--ckpt_path", "last") == 0
+        if name == "there":
+            assert checkpoints("here") == before
+    assert checkpoints("there") == checkpoints("here")
+    assert candidates("there") == candidates("here")
+    weights = (Path(name, "model/weights.safetensors").read_bytes() for name in ("there", "here"))
+    assert len(set(weights)) == 1
+
+
+def test_a_run_may_go_on_with_fewer_checkpoints_to_keep(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(trainer__max_steps=12, training__lr=0.0)) == 0
+    assert len(checkpoints("run")) == 6
+    fewer = settings(
+        trainer__max_steps=16, training__lr=0.0, training__keep_last=2, training__keep_best=1
+    )
+    assert run("fit", *fewer, "--ckpt_path", "last") == 0
+    best, *last = checkpoints("run")  # of equal ones the first is best
+    assert best.startswith("best-step=4-")
+    assert last == ["step=12.ckpt", "step=16.ckpt"]
+
+
+@pytest.mark.parametrize("earlier", ["run/checkpoints/step=4.ckpt", "best"])
+def test_a_run_does_not_go_back_in_its_own_folder(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], earlier: str
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=8, training__lr=0.0)) == 0
+    before = checkpoints("run")
+    capsys.readouterr()
+    assert run("fit", *settings(), "--ckpt_path", earlier) == 2
+    said = capsys.readouterr().err
+    assert f"ckpt_path={earlier}: run=run has gone on since, to step 8" in said
+    assert "begin another --run with --ckpt_path run/checkpoints/" in said
+    assert checkpoints("run") == before
+
+
+def test_another_run_goes_on_from_a_checkpoint_and_chooses_from_its_own(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=12, **KEPT)) == 0
+    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    # Equal validations: none is better than the best until then.
+    other = settings(run="other", trainer__max_steps=16, **{**KEPT, "training__lr": 0.0})
+    assert run("fit", *other, "--ckpt_path", "run/checkpoints/step=8.ckpt") == 0
+    assert [name for name in checkpoints("other") if name.startswith("s")] == [
+        "step=12.ckpt",
+        "step=16.ckpt",
+    ]
+    assert [row["steps"] for row in candidates("other")] == [[12], [12, 16]]
+    assert Path("other/model/weights.safetensors").is_file()
+    assert before == {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    # One that holds another run already is none to begin in.
+    capsys.readouterr()
+    assert run("fit", *other, "--ckpt_path", "run/checkpoints/step=12.ckpt") == 2
+    assert "run=other already holds a run" in capsys.readouterr().err
