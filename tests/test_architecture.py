@@ -64,7 +64,7 @@ LIBRARIES = {
                          "translator training interop apps.train evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
-    "jsonargparse":      "apps.train",
+    "jsonargparse":      "apps.train apps.train_settings",
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
     "safetensors":       "model_folder model_facts interop.huggingface_source",

@@ -11,8 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,8 +27,8 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_writable
-from seq2seq.config import ModelConfig, SearchConfig, at_least
-from seq2seq.data.corpus import CorpusFiles
+from seq2seq.apps.train_settings import check_corpora, check_groups, check_seed, check_trainer
+from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, load_languages
@@ -64,22 +63,8 @@ TRAINER_DEFAULTS = {
     "use_distributed_sampler": False,
     "enable_model_summary": False,
 }
-
-
 LONGEST_ERROR = 600
 """Characters."""
-MOST_SEED = 2**32 - 1
-"""NumPy's bound."""
-GROUPS = {
-    "model": "model.d_model: 256",
-    "training": "training.lr: 0.001",
-    "search": "search.beam: 5",
-    "training.dropout": "training.dropout.residual: 0.3",
-    "data.subwords": "data.subwords.src_vocab_size: 8000",
-    "data.subword_sampling": "data.subword_sampling.src: 0.2",
-    "search.diversity": "search.diversity.groups: 2",
-}
-"""Settings that consist of settings, and an example of one."""
 
 
 class OneLineParser(LightningArgumentParser):
@@ -168,22 +153,15 @@ class TranslationCLI(LightningCLI):
         """Nothing: settings on the command line win over a checkpoint's."""
 
     def _set_seed(self) -> None:
-        seed = self._get(self.config, "seed_everything")
-        at_least("seed_everything", seed, 0)
-        if seed > MOST_SEED:
-            raise ConfigError(f"seed_everything={seed} is out of range; use at most {MOST_SEED}.")
+        check_seed(self._get(self.config, "seed_everything"))
         super()._set_seed()
 
     def before_instantiate_classes(self) -> None:
         settings = self.config[self.subcommand]
-        for group, example in GROUPS.items():
-            if not isinstance(settings[group], Namespace):
-                raise ConfigError(
-                    f"{group}={settings[group]} is no group of settings; expected e.g. {example}."
-                )
+        check_groups(settings)
         run = Path(settings.run)
         if self.subcommand == "fit":
-            _check_trainer(settings.trainer)
+            check_trainer(settings.trainer)
             check_writable(run)
             if settings.model_folder is not None:
                 raise ConfigError(
@@ -201,11 +179,7 @@ class TranslationCLI(LightningCLI):
                 settings.data[side] = settings.data[side] or code
 
     def instantiate_classes(self) -> None:
-        for setting, corpus in _corpora(self._get(self.config, "data")):
-            try:
-                CorpusFiles(**corpus)
-            except ConfigError as error:
-                raise ConfigError(f"{setting}: {error}") from None
+        check_corpora(self._get(self.config, "data"))
         try:
             self.config_init = self.parser.instantiate(self.config)
         except ValueError as error:  # of a setting that may be null, too, around what is wrong
@@ -264,42 +238,6 @@ class TranslationCLI(LightningCLI):
         dumped = self._parser(self.subcommand).dump(config, skip_none=False, format="json")
         settings: dict[str, Any] = json.loads(dumped)
         return settings
-
-
-def _check_trainer(settings: Namespace) -> None:
-    """Raise ConfigError for what Lightning takes, and this training cannot."""
-    for name in ("log_every_n_steps", "accumulate_grad_batches"):
-        if settings[name] is not None:
-            at_least(f"trainer.{name}", settings[name], 1)
-    every = settings.val_check_interval
-    if isinstance(every, str | timedelta | dict):
-        raise ConfigError(
-            f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
-        )
-    if isinstance(every, int):
-        at_least("trainer.val_check_interval", every, 1)
-    if settings.gradient_clip_val is not None:
-        at_least("trainer.gradient_clip_val", settings.gradient_clip_val, 0)
-    if settings.gradient_clip_algorithm not in (None, "norm"):
-        raise ConfigError(
-            f"trainer.gradient_clip_algorithm={settings.gradient_clip_algorithm}: gradients are "
-            f"clipped by norm; leave it out."
-        )
-    if settings.overfit_batches:
-        raise ConfigError(
-            f"trainer.overfit_batches={settings.overfit_batches}: make a corpus of few pairs "
-            f"instead, and train on it."
-        )
-
-
-def _corpora(data: Namespace) -> Iterator[tuple[str, Namespace]]:
-    """The settings of each corpus, by the name of its setting."""
-    for name in ("train", "validation", "test"):
-        setting = data[name] or {}
-        if isinstance(setting, Namespace):
-            yield f"data.{name}", setting
-        else:
-            yield from ((f"data.{name}.{key}", corpus) for key, corpus in setting.items())
 
 
 def _user_error(error: BaseException | None) -> UserError | None:

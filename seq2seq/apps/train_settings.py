@@ -1,0 +1,84 @@
+"""What the settings of the Lightning verbs may be, beyond their types."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from jsonargparse import Namespace
+
+from seq2seq.config import at_least
+from seq2seq.data.corpus import CorpusFiles
+from seq2seq.errors import ConfigError
+
+MOST_SEED = 2**32 - 1
+"""NumPy's bound."""
+GROUPS = {
+    "model": "model.d_model: 256",
+    "training": "training.lr: 0.001",
+    "search": "search.beam: 5",
+    "training.dropout": "training.dropout.residual: 0.3",
+    "data.subwords": "data.subwords.src_vocab_size: 8000",
+    "data.subword_sampling": "data.subword_sampling.src: 0.2",
+    "search.diversity": "search.diversity.groups: 2",
+}
+"""Settings that consist of settings, and an example of one."""
+
+
+def check_seed(seed: int) -> None:
+    """Raise ConfigError for one that NumPy does not take."""
+    at_least("seed_everything", seed, 0)
+    if seed > MOST_SEED:
+        raise ConfigError(f"seed_everything={seed} is out of range; use at most {MOST_SEED}.")
+
+
+def check_groups(settings: Namespace) -> None:
+    """Raise ConfigError for a value where settings are expected."""
+    for group, example in GROUPS.items():
+        if not isinstance(settings[group], Namespace):
+            raise ConfigError(
+                f"{group}={settings[group]} is no group of settings; expected e.g. {example}."
+            )
+
+
+def check_corpora(data: Namespace) -> None:
+    """Raise ConfigError, with the name of the setting, for files that make no corpus."""
+    for setting, corpus in _corpora(data):
+        try:
+            CorpusFiles(**corpus)
+        except ConfigError as error:
+            raise ConfigError(f"{setting}: {error}") from None
+
+
+def check_trainer(settings: Namespace) -> None:
+    """Raise ConfigError for what Lightning takes, and this training cannot."""
+    for name in ("log_every_n_steps", "accumulate_grad_batches"):
+        if settings[name] is not None:
+            at_least(f"trainer.{name}", settings[name], 1)
+    every = settings.val_check_interval
+    if isinstance(every, str | timedelta | dict):
+        raise ConfigError(
+            f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
+        )
+    if isinstance(every, int):
+        at_least("trainer.val_check_interval", every, 1)
+    if settings.gradient_clip_val is not None:
+        at_least("trainer.gradient_clip_val", settings.gradient_clip_val, 0)
+    if settings.gradient_clip_algorithm not in (None, "norm"):
+        raise ConfigError(
+            f"trainer.gradient_clip_algorithm={settings.gradient_clip_algorithm}: gradients are "
+            f"clipped by norm; leave it out."
+        )
+    if settings.overfit_batches:
+        raise ConfigError(
+            f"trainer.overfit_batches={settings.overfit_batches}: make a corpus of few pairs "
+            f"instead, and train on it."
+        )
+
+
+def _corpora(data: Namespace) -> Iterator[tuple[str, Namespace]]:
+    """The settings of each corpus, by the name of its setting."""
+    for name in ("train", "validation", "test"):
+        setting = data[name] or {}
+        if isinstance(setting, Namespace):
+            yield f"data.{name}", setting
+        else:
+            yield from ((f"data.{name}.{key}", corpus) for key, corpus in setting.items())
