@@ -149,6 +149,12 @@ class TranslationCLI(LightningCLI):
         parser.link_arguments("run", "trainer.default_root_dir")
         parser.link_arguments("seed_everything", "data.seed")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        try:
+            super().parse_arguments(parser, args)
+        except UnicodeDecodeError:
+            raise ConfigError("--config is no UTF-8 text; expected YAML in UTF-8.") from None
+
     def _parse_ckpt_path(self) -> None:
         """Nothing: settings on the command line win over a checkpoint's."""
 

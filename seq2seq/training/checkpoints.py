@@ -42,7 +42,8 @@ class KeptCheckpoints(ModelCheckpoint):
     """Keeps the checkpoints whose `monitor` is highest, in the folder of a run.
 
     Of those that a checkpoint remembers only the ones in this folder count, so a run may have been
-    moved, may begin with a checkpoint of another run, and may go on with fewer to keep.
+    moved, may begin with a checkpoint of another run, and may go on with fewer to keep. Others of
+    its names, which earlier sessions left, are removed after the next validation.
     """
 
     def __init__(self, folder: Path, name: str, monitor: str, count: int, **when: Any) -> None:
@@ -56,7 +57,9 @@ class KeptCheckpoints(ModelCheckpoint):
             enable_version_counter=False,
             **when,
         )
-        self._surplus: list[str] = []
+        placeholder = re.compile(r"\\\{.*?\\\}")
+        self._of_this_name = re.compile(placeholder.sub(r"[\\d.]+", re.escape(f"{name}.ckpt")))
+        self._leftovers: list[Path] = []
 
     @property
     def state_key(self) -> str:
@@ -71,21 +74,27 @@ class KeptCheckpoints(ModelCheckpoint):
             if (here := Path(self.dirpath) / Path(there).name).is_file()
         }
         ranked = sorted(scores, key=lambda path: scores[path], reverse=True)  # the first of equals
-        self._surplus = ranked[self.save_top_k :]
-        for path in self._surplus:
+        for path in ranked[self.save_top_k :]:
             del scores[path]
         self.best_k_models = scores
+        self._leftovers = [
+            path
+            for path in Path(self.dirpath).glob("*.ckpt")
+            if self._of_this_name.fullmatch(path.name) and str(path) not in scores
+        ]
         if scores:
             self.best_model_path = ranked[0]
             self.best_model_score = scores[ranked[0]]
             self.kth_best_model_path = min(scores, key=lambda path: scores[path])
             self.kth_value = scores[self.kth_best_model_path]
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        super().on_train_start(trainer, pl_module)
-        for path in self._surplus:
-            trainer.strategy.remove_checkpoint(path)
-        self._surplus = []
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_validation_end(trainer, pl_module)
+        if not trainer.sanity_checking:
+            for path in self._leftovers:
+                if step_of(path) < trainer.global_step:
+                    trainer.strategy.remove_checkpoint(path)
+            self._leftovers = []
 
 
 def last_checkpoints(run: Path) -> list[Path]:

@@ -46,6 +46,21 @@ def test_a_run_may_go_on_with_fewer_checkpoints_to_keep(corpus: Path, run: Run) 
     assert last == ["step=12.ckpt", "step=16.ckpt"]
 
 
+def test_what_was_written_for_a_stop_is_removed_when_the_run_has_gone_on(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(**KEPT)) == 0
+    folder = Path("run/checkpoints")
+    for name in ("step=2.ckpt", "step=2-mine.ckpt", "mine.ckpt"):
+        shutil.copy(folder / "step=4.ckpt", folder / name)
+    # Nothing more to learn: no validation, and nothing newer.
+    assert run("fit", *settings(**KEPT), "--ckpt_path", "last") == 0
+    assert (folder / "step=2.ckpt").exists()
+    assert run("fit", *settings(trainer__max_steps=12, **KEPT), "--ckpt_path", "last") == 0
+    assert not (folder / "step=2.ckpt").exists()
+    assert {"mine.ckpt", "step=2-mine.ckpt"} <= set(checkpoints("run"))
+
+
 @pytest.mark.parametrize("earlier", ["run/checkpoints/step=4.ckpt", "best"])
 def test_a_run_does_not_go_back_in_its_own_folder(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], earlier: str

@@ -246,6 +246,16 @@ def test_a_mistake_is_one_line_that_names_it(
     assert message in errors[0]
 
 
+def test_a_configuration_that_is_no_text_is_one_line(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("latin.yaml").write_bytes("run: français\n".encode("latin-1"))
+    assert run("fit", "--config", "latin.yaml") == 2
+    assert capsys.readouterr().err == (
+        "error: --config is no UTF-8 text; expected YAML in UTF-8.\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
