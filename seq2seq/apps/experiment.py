@@ -11,6 +11,7 @@ the first configuration.
 import argparse
 import dataclasses
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -205,6 +206,9 @@ def work(trial: Trial) -> int:
     """Do what is left of a trial; the status of the command that ended otherwise than with 0."""
     while command := trial.command:
         print(f"== {trial}: {command[0]}", file=sys.stderr, flush=True)
+        if command[0] == "fit" and "--ckpt_path" not in command:
+            # Of a fit that ended before its first checkpoint.
+            shutil.rmtree(trial.run / "model", ignore_errors=True)
         status = _child([sys.executable, "-m", "seq2seq", *command])
         if status:
             return status

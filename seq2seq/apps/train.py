@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import Callback, EarlyStopping
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_info
@@ -32,7 +32,14 @@ from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, load_languages
-from seq2seq.training.callbacks import BestModelFolder, CleanStop, LastValidation, ProgressBar
+from seq2seq.training.callbacks import (
+    BestModelFolder,
+    Branch,
+    CleanStop,
+    LastValidation,
+    Patience,
+    ProgressBar,
+)
 from seq2seq.training.checkpoints import (
     BEST,
     FOLDER,
@@ -268,16 +275,17 @@ def _fit_callbacks(
     folder = run / FOLDER
     last = KeptCheckpoints(folder, LAST, "step", recipe.keep_last, every_n_train_steps=unvalidated)
     best = KeptCheckpoints(folder, BEST, "val_bleu", recipe.keep_best)
-    stop = EarlyStopping("val_bleu", mode="max", patience=recipe.patience)
-    watch = [Reach(), Health(), Samples(run / "samples.txt")]
+    patience = Patience(recipe.patience)
     stored = BestModelFolder(run / "model", record)
+    branch = Branch(folder, [stored, patience, best, last])
+    watch = [Reach(), Health(), Samples(run / "samples.txt")]
     ema = None if recipe.ema is None else ExponentialMovingAverage(recipe.ema)
     choice = ModelChoice(run / "candidates.jsonl", stored, last, best, ema)
     averages = [] if ema is None else [ema]
     # A run goes on from the last checkpoints, or from the one of a clean stop: what those must hold
     # of a step is done before they are written.
-    ends = [LastValidation(), CleanStop(folder), stop]
-    return [*watch, record, *averages, stored, *ends, best, last, choice]
+    ends = [LastValidation(), CleanStop(folder), patience]
+    return [branch, *watch, record, *averages, stored, *ends, best, last, choice]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:

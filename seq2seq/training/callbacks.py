@@ -1,19 +1,20 @@
-"""What happens beside the training steps: the model folder, a clean stop, the progress bar."""
+"""What happens beside the training steps: the model folder, how a run begins and ends, the bar."""
 
 import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.model_folder import save_model
-from seq2seq.training.checkpoints import LAST
+from seq2seq.training.checkpoints import LAST, is_in
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.record import Record
 
@@ -54,8 +55,7 @@ class BestModelFolder(Callback):
         return {"best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if self.folder.exists():  # else the best model is another run's
-            self.best = state_dict["best"]
+        self.best = state_dict["best"]
 
     @rank_zero_only
     def _save(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -79,6 +79,37 @@ class LastValidation(Callback):
         last_epoch = trainer.current_epoch + 1 == trainer.max_epochs and trainer.is_last_batch
         if trainer.global_step == trainer.max_steps or last_epoch:
             trainer.should_stop = True  # Lightning validates before it stops
+
+
+class Patience(EarlyStopping):
+    """Stops after `count` validations without a better BLEU, also where an earlier session, with
+    another patience, has seen some or all of them."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__("val_bleu", mode="max", patience=count)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self.wait_count >= self.patience:
+            trainer.should_stop = True
+
+
+class Branch(Callback):
+    """A run that begins at a checkpoint of another one chooses its model anew: what was best there
+    is none of its own."""
+
+    def __init__(self, checkpoints: Path, choosing: Sequence[Callback]) -> None:
+        """`checkpoints` is the run's folder of them; `choosing` remember what was best."""
+        self.checkpoints, self.choosing = checkpoints, choosing
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        if trainer.ckpt_path and not is_in(self.checkpoints, trainer.ckpt_path):
+            for callback in self.choosing:
+                checkpoint["callbacks"].pop(callback.state_key, None)
 
 
 class CleanStop(Callback):

@@ -42,8 +42,8 @@ class KeptCheckpoints(ModelCheckpoint):
     """Keeps the checkpoints whose `monitor` is highest, in the folder of a run.
 
     Of those that a checkpoint remembers only the ones in this folder count, so a run may have been
-    moved, may begin with a checkpoint of another run, and may go on with fewer to keep. Others of
-    its names, which earlier sessions left, are removed after the next validation.
+    moved, and may go on with fewer to keep. Others of its names are removed when a run goes on: a
+    stop has left them, or a session that began there.
     """
 
     def __init__(self, folder: Path, name: str, monitor: str, count: int, **when: Any) -> None:
@@ -57,14 +57,13 @@ class KeptCheckpoints(ModelCheckpoint):
             enable_version_counter=False,
             **when,
         )
-        placeholder = re.compile(r"\\\{.*?\\\}")
-        self._of_this_name = re.compile(placeholder.sub(r"[\\d.]+", re.escape(f"{name}.ckpt")))
-        self._leftovers: list[Path] = []
+        self._name = re.compile(re.sub(r"\\{.*?\\}", r"[\\d.]+", re.escape(f"{name}.ckpt")))
+        self._remembers = False
 
     @property
     def state_key(self) -> str:
-        """As of earlier versions, which had no class of their own."""
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+        """The same whenever it writes."""
+        return self._generate_state_key(monitor=self.monitor)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         assert self.dirpath is not None
@@ -76,25 +75,28 @@ class KeptCheckpoints(ModelCheckpoint):
         ranked = sorted(scores, key=lambda path: scores[path], reverse=True)  # the first of equals
         for path in ranked[self.save_top_k :]:
             del scores[path]
-        self.best_k_models = scores
-        self._leftovers = [
-            path
-            for path in Path(self.dirpath).glob("*.ckpt")
-            if self._of_this_name.fullmatch(path.name) and str(path) not in scores
-        ]
+        self.best_k_models, self._remembers = scores, True
         if scores:
             self.best_model_path = ranked[0]
             self.best_model_score = scores[ranked[0]]
             self.kth_best_model_path = min(scores, key=lambda path: scores[path])
             self.kth_value = scores[self.kth_best_model_path]
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        super().on_validation_end(trainer, pl_module)
-        if not trainer.sanity_checking:
-            for path in self._leftovers:
-                if step_of(path) < trainer.global_step:
-                    trainer.strategy.remove_checkpoint(path)
-            self._leftovers = []
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        # The step that the run goes on from is saved; its next one may have several batches.
+        self._last_global_step_saved = trainer.global_step
+        if self._remembers and trainer.is_global_zero:
+            self._tidy(trainer)
+
+    def _tidy(self, trainer: Trainer) -> None:
+        assert self.dirpath is not None
+        assert trainer.ckpt_path is not None
+        for path in Path(self.dirpath).glob("*.ckpt"):
+            forgotten = self._name.fullmatch(path.name) and str(path) not in self.best_k_models
+            earlier = step_of(path) <= trainer.global_step
+            if forgotten and earlier and not path.samefile(trainer.ckpt_path):
+                trainer.strategy.remove_checkpoint(path)
 
 
 def last_checkpoints(run: Path) -> list[Path]:
@@ -131,13 +133,16 @@ def start_of_fit(wanted: str | None, run: Path) -> str | None:
     A run is one line of steps: ConfigError where the folder holds another, or later steps.
     """
     start = find_checkpoint(wanted, run)
-    if start is not None and Path(start).resolve().parent == (run / FOLDER).resolve():
-        later = [path for path in last_checkpoints(run) if step_of(path) > step_of(Path(start))]
-        if any(map(is_complete, later)):
-            raise ConfigError(
-                f"ckpt_path={wanted}: run={run} has gone on since, to step {step_of(later[-1])}; "
-                f"begin another --run with --ckpt_path {start}."
-            )
+    if start is not None and is_in(run / FOLDER, start):
+        step = step_of(Path(start))
+        for path in reversed(last_checkpoints(run)):
+            if step_of(path) == step and is_complete(path):
+                return str(path)  # of a best one, too: it is written later and knows of both
+            if step_of(path) > step and is_complete(path):
+                raise ConfigError(
+                    f"ckpt_path={wanted}: run={run} has gone on since, to step {step_of(path)}; "
+                    f"begin another --run with --ckpt_path {start}."
+                )
         return start
     if last_checkpoints(run):
         raise ConfigError(
@@ -198,6 +203,11 @@ def is_complete(path: Path) -> bool:
             return archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
+
+
+def is_in(folder: Path, path: str | Path) -> bool:
+    """Whether a file lies in a folder, perhaps as a link to another place."""
+    return Path(path).parent.resolve() == folder.resolve()
 
 
 def step_of(path: Path) -> int:

@@ -295,9 +295,6 @@ class TranslationModule(pl.LightningModule):
             scheduler["_last_lr"] = [rate for _ in scheduler["base_lrs"]]
             for state in checkpoint["optimizer_states"]:
                 prefer_settings(recipe, state, rate)
-        for name, callback in checkpoint.get("callbacks", {}).items():
-            if name.startswith("EarlyStopping"):
-                callback["patience"] = recipe.patience
 
     # -- scores
 

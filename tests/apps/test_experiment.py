@@ -63,6 +63,14 @@ def call(*more: str) -> int:
     return main(["experiment", "base.yaml", "good.yaml", "--resamples", "50", *more])
 
 
+def test_a_model_that_no_checkpoint_leads_to_is_trained_anew(commands: FakeCommands) -> None:
+    model = Path("runs/experiment/base/seed-2/model")
+    model.mkdir(parents=True)
+    assert call("--seeds", "2") == 0
+    assert "fit base 2" in commands.seen
+    assert not model.exists()  # with which `fit` refuses to begin
+
+
 def report() -> dict[str, object]:
     return dict(json.loads(Path("runs/experiment/report.json").read_text()))
 

@@ -46,19 +46,65 @@ def test_a_run_may_go_on_with_fewer_checkpoints_to_keep(corpus: Path, run: Run) 
     assert last == ["step=12.ckpt", "step=16.ckpt"]
 
 
-def test_what_was_written_for_a_stop_is_removed_when_the_run_has_gone_on(
+def test_what_was_written_for_a_stop_is_removed_when_the_run_goes_on(
     corpus: Path, run: Run
 ) -> None:
     assert run("fit", *settings(**KEPT)) == 0
     folder = Path("run/checkpoints")
-    for name in ("step=2.ckpt", "step=2-mine.ckpt", "mine.ckpt"):
-        shutil.copy(folder / "step=4.ckpt", folder / name)
-    # Nothing more to learn: no validation, and nothing newer.
-    assert run("fit", *settings(**KEPT), "--ckpt_path", "last") == 0
-    assert (folder / "step=2.ckpt").exists()
-    assert run("fit", *settings(trainer__max_steps=12, **KEPT), "--ckpt_path", "last") == 0
-    assert not (folder / "step=2.ckpt").exists()
+    for name in ("step=2.ckpt", "step=9.ckpt", "step=2-mine.ckpt", "mine.ckpt"):
+        shutil.copy(folder / "step=8.ckpt", folder / name)
+    stops = {"step=2.ckpt", "step=9.ckpt"}
+    for steps, left in ((12, {"step=9.ckpt"}), (16, set[str]())):  # first from the one of a stop
+        more = settings(trainer__max_steps=steps, **KEPT)
+        assert run("fit", *more, "--ckpt_path", "last") == 0
+        assert stops & set(checkpoints("run")) == left
     assert {"mine.ckpt", "step=2-mine.ckpt"} <= set(checkpoints("run"))
+
+
+@pytest.mark.parametrize("wanted", ["best", "last", "run/checkpoints/step=8.ckpt"])
+def test_of_one_step_it_does_not_matter_which_checkpoint_a_run_goes_on_from(
+    corpus: Path, run: Run, wanted: str
+) -> None:
+    assert run("fit", *settings(**KEPT)) == 0
+    (best,) = Path("run/checkpoints").glob("best-step=8-*")
+    best.rename(best.with_name("best-step=8-bleu=99.00.ckpt"))
+    real = Path("run/checkpoints/step=8.ckpt").rename("elsewhere.ckpt")  # as data managers do
+    Path("run/checkpoints/step=8.ckpt").symlink_to(real.resolve())
+    assert run("fit", *settings(trainer__max_steps=12, **KEPT), "--ckpt_path", wanted) == 0
+    assert [name for name in checkpoints("run") if name.startswith("step")] == [
+        "step=12.ckpt",
+        "step=8.ckpt",
+    ]
+    assert candidates("run")[1]["steps"] == [8, 12]
+
+
+def test_patience_is_that_of_this_session_with_all_that_was_seen(corpus: Path, run: Run) -> None:
+    # The first validation is the best.
+    still = {"training__lr": 0.0, "trainer__max_steps": 40}
+    assert run("fit", *settings(**still, training__patience=1)) == 0
+    assert "step=8.ckpt" in checkpoints("run")
+    assert run("fit", *settings(**still, training__patience=1), "--ckpt_path", "last") == 0
+    assert "step=12.ckpt" not in checkpoints("run")
+    assert run("fit", *settings(**still, training__patience=2), "--ckpt_path", "last") == 0
+    assert "step=12.ckpt" in checkpoints("run")
+    assert "step=16.ckpt" not in checkpoints("run")
+    # Another run begins to wait anew.
+    other = settings(**still, run="other", training__patience=1)
+    assert run("fit", *other, "--ckpt_path", "run/checkpoints/step=12.ckpt") == 0
+    assert checkpoints("other")[-2:] == ["step=16.ckpt", "step=20.ckpt"]
+
+
+def test_a_checkpoint_is_not_written_again_between_the_batches_of_the_next_step(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unvalidated = {"trainer__limit_val_batches": 0, "trainer__accumulate_grad_batches": 2}
+    assert run("fit", *settings(**unvalidated)) == 0
+    kept = Path("run/checkpoints/step=8.ckpt")
+    before = kept.read_bytes()
+    more = settings(**unvalidated, trainer__max_steps=12)
+    assert run("fit", *more, "--ckpt_path", "last") == 0
+    assert kept.read_bytes() == before
+    assert Path("run/checkpoints/step=12.ckpt").exists()
 
 
 @pytest.mark.parametrize("earlier", ["run/checkpoints/step=4.ckpt", "best"])

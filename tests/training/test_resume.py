@@ -61,13 +61,13 @@ def outcome(run: Path) -> dict[str, Any]:
     callbacks = {
         name: value
         for name, value in state["callbacks"].items()
-        if name.startswith(("EarlyStopping", "BestModelFolder", "ExponentialMovingAverage"))
+        if name.startswith(("Patience", "BestModelFolder", "ExponentialMovingAverage"))
     }
     assert len(callbacks) == 3
     checkpoints = [
         {Path(path).name: score for path, score in value["best_k_models"].items()}
         for name, value in state["callbacks"].items()
-        if name.startswith("ModelCheckpoint")
+        if name.startswith("KeptCheckpoints")
     ]
     assert sorted(map(len, checkpoints)) == [2, 3]
     candidates = map(json.loads, (run / "candidates.jsonl").read_text().splitlines())
