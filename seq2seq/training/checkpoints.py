@@ -94,8 +94,8 @@ class KeptCheckpoints(ModelCheckpoint):
         assert trainer.ckpt_path is not None
         for path in Path(self.dirpath).glob("*.ckpt"):
             forgotten = self._name.fullmatch(path.name) and str(path) not in self.best_k_models
-            earlier = step_of(path) <= trainer.global_step
-            if forgotten and earlier and not path.samefile(trainer.ckpt_path):
+            passed = step_of(path) <= trainer.global_step
+            if forgotten and passed and not path.samefile(trainer.ckpt_path):
                 trainer.strategy.remove_checkpoint(path)
 
 
