@@ -111,13 +111,15 @@ class ResumableLoader(DataLoader[list[Batch]]):
     """
 
     sampler: Mixture
+    limit: int | None = None
+    """Batches after which an epoch ends, if it has more."""
     _seen = 0
     """Batches of this epoch that were handed out."""
     _begun = False
 
     def __iter__(self) -> Iterator[list[Batch]]:  # type: ignore[override]
         sampler = self.sampler
-        if self._seen >= len(sampler):
+        if self._at_end:
             sampler.epoch, sampler.start = sampler.epoch + 1, 0
         elif self._begun:
             sampler.start = 0
@@ -129,8 +131,12 @@ class ResumableLoader(DataLoader[list[Batch]]):
     def __len__(self) -> int:
         return len(self.sampler)
 
+    @property
+    def _at_end(self) -> bool:
+        return self._seen >= (len(self) if self.limit is None else min(len(self), self.limit))
+
     def state_dict(self) -> dict[str, int]:
-        if self._seen >= len(self):
+        if self._at_end:
             return {"epoch": self.sampler.epoch + 1, "batches": 0}
         return {"epoch": self.sampler.epoch, "batches": self._seen}
 

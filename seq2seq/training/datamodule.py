@@ -161,7 +161,7 @@ class CorpusDataModule(pl.LightningDataModule):
             seed=self.seed,
         )
         workers = self.workers if self.workers is not None else 4 if self._on_gpu else 0
-        return ResumableLoader(
+        loader = ResumableLoader(
             dataset,
             sampler=order,
             batch_size=None,
@@ -169,6 +169,10 @@ class CorpusDataModule(pl.LightningDataModule):
             persistent_workers=workers > 0,
             pin_memory=self._on_gpu,
         )
+        if self.trainer is not None:
+            limit = self.trainer.limit_train_batches
+            loader.limit = limit if isinstance(limit, int) else int(len(loader) * limit)
+        return loader
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         return self._text_loader("validation")

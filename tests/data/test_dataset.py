@@ -228,6 +228,19 @@ def test_the_end_of_an_epoch_is_saved_as_the_beginning_of_the_next(loaders: Load
     assert walked(loader, len(loader) + 1) == {"epoch": 2, "batches": 1}
 
 
+def test_epochs_of_a_limited_number_of_batches_are_different_ones(loaders: Loaders) -> None:
+    whole, limited = loaders.new(), loaders.new()
+    limited.limit = 3
+    in_epoch = len(whole)
+    batches = epochs(whole, 2)
+    expected = [*batches[:3], *batches[in_epoch : in_epoch + 3]]
+    assert [contents(parts) for _ in range(2) for parts in islice(limited, 3)] == expected
+    resumed = loaders.new()
+    resumed.limit = 3
+    assert walked(resumed, 3) == {"epoch": 1, "batches": 0}
+    assert [contents(parts) for parts in islice(resumed, 3)] == expected[3:]
+
+
 def test_the_length_is_that_of_a_whole_epoch_also_in_the_middle(loaders: Loaders) -> None:
     loader = loaders.new()
     whole = len(list(loader))

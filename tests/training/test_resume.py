@@ -85,6 +85,17 @@ def assert_same(one: Any, other: Any) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
+def test_a_run_of_limited_epochs_goes_on_exactly(corpus: Path, run: Run) -> None:
+    def weights(name: str) -> Any:
+        return torch.load(f"{name}/checkpoints/step=12.ckpt", weights_only=True)["state_dict"]
+
+    limited = {"trainer__limit_train_batches": 4, "trainer__max_steps": 12}
+    assert run("fit", *settings(run="whole", **limited)) == 0
+    assert run("fit", *settings(run="parts", **limited | {"trainer__max_steps": 8})) == 0
+    assert run("fit", *settings(run="parts", **limited), "--ckpt_path", "last") == 0
+    assert_same(weights("parts"), weights("whole"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize(("workers", "optimizer"), [(0, "adamw"), (2, "muon")])
