@@ -66,6 +66,8 @@ def compare(
     if not resamples:
         return _scores_alone(systems, references, target_lang, metrics, lowercase)
     _refuse_too_many(resamples, len(references[0]))
+    if lowercase:  # also where lines that differ are counted
+        systems = {name: [line.lower() for line in lines] for name, lines in systems.items()}
     return _tested(
         list(systems.items()),
         references,

@@ -77,6 +77,17 @@ def test_few_lines_that_differ_are_no_proof(worse: int) -> None:
         systems, [REFERENCE], metrics=["chrf"], paired="randomization", resamples=RESAMPLES
     )
     assert found.p_value == 2 / 2**worse
+    # In lower case the other lines are no different ones.
+    systems["worse"] = [line.upper() for line in systems["worse"]]
+    _, found = compare(
+        systems,
+        [REFERENCE],
+        metrics=["chrf"],
+        lowercase=True,
+        paired="randomization",
+        resamples=RESAMPLES,
+    )
+    assert found.p_value == 2 / 2**worse
 
 
 @pytest.mark.parametrize("seed", ["0", "-1", "abc", "1.5", ""])
