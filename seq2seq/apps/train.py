@@ -160,7 +160,7 @@ class TranslationCLI(LightningCLI):
         try:
             super().parse_arguments(parser, args)
         except UnicodeDecodeError:
-            raise ConfigError("--config is no UTF-8 text; expected YAML in UTF-8.") from None
+            raise ConfigError("a configuration is no UTF-8 text; expected YAML in UTF-8.") from None
 
     def _parse_ckpt_path(self) -> None:
         """Nothing: settings on the command line win over a checkpoint's."""

@@ -60,6 +60,11 @@ def check_trainer(settings: Namespace) -> None:
         )
     if isinstance(every, int):
         at_least("trainer.val_check_interval", every, 1)
+    elif settings.limit_val_batches == 0:
+        raise ConfigError(
+            f"trainer.val_check_interval={every} is a share of an epoch; without validation it is "
+            f"the number of steps between checkpoints, e.g. 1000."
+        )
     if settings.gradient_clip_val is not None:
         at_least("trainer.gradient_clip_val", settings.gradient_clip_val, 0)
     if settings.gradient_clip_algorithm not in (None, "norm"):

@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
+from seq2seq.errors import ConfigError
 from seq2seq.model_folder import save_model
 from seq2seq.training.checkpoints import LAST, is_in
 from seq2seq.training.module import TranslationModule
@@ -86,7 +87,7 @@ class Patience(EarlyStopping):
     another patience, has seen some or all of them."""
 
     def __init__(self, count: int) -> None:
-        super().__init__("val_bleu", mode="max", patience=count)
+        super().__init__("val_bleu", mode="max", patience=count, check_on_train_epoch_end=False)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict({**state_dict, "patience": self.patience})
@@ -107,9 +108,16 @@ class Branch(Callback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        if trainer.ckpt_path and not is_in(self.checkpoints, trainer.ckpt_path):
+        states, path = checkpoint["callbacks"], trainer.ckpt_path
+        assert path is not None
+        if not is_in(self.checkpoints, path):
             for callback in self.choosing:
-                checkpoint["callbacks"].pop(callback.state_key, None)
+                states.pop(callback.state_key, None)
+        elif any(callback.state_key not in states for callback in self.choosing):
+            raise ConfigError(
+                f"ckpt_path={path} is of an older version, which kept its best checkpoints "
+                f"otherwise; begin another --run with it."
+            )
 
 
 class CleanStop(Callback):
@@ -170,7 +178,8 @@ class CleanStop(Callback):
     @staticmethod
     def _validation_is_due(trainer: pl.Trainer) -> bool:
         done = trainer.fit_loop.epoch_loop.total_batch_idx + 1
-        return trainer.should_stop or done % trainer.val_check_batch == 0  # type: ignore[operator]
+        stops = trainer.should_stop and trainer.fit_loop._can_stop_early
+        return stops or done % trainer.val_check_batch == 0  # type: ignore[operator]
 
 
 class ProgressBar(TQDMProgressBar):

@@ -20,6 +20,7 @@ from seq2seq.model_folder import SavedModel
 FOLDER = "checkpoints"
 LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.2f}"
 """Names that ModelCheckpoint fills in."""
+UNFINISHED = ".{}.unfinished"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -30,7 +31,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     ) -> None:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.unfinished")
+        unfinished = path.with_name(UNFINISHED.format(path.name))
         with unfinished.open("wb") as file:
             torch.save(checkpoint, file)
             file.flush()
@@ -55,6 +56,7 @@ class KeptCheckpoints(ModelCheckpoint):
             save_top_k=count,
             auto_insert_metric_name=False,
             enable_version_counter=False,
+            save_on_train_epoch_end=False,  # from where a run does not go on exactly
             **when,
         )
         self._name = re.compile(re.sub(r"\\{.*?\\}", r"[\\d.]+", re.escape(f"{name}.ckpt")))
@@ -65,22 +67,33 @@ class KeptCheckpoints(ModelCheckpoint):
         """The same whenever it writes."""
         return self._generate_state_key(monitor=self.monitor)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Make its state one of this folder, and of the number to keep."""
         assert self.dirpath is not None
+        state = checkpoint["callbacks"].pop(self.state_key, {"best_k_models": {}})
         scores = {
             str(here): score
-            for there, score in state_dict["best_k_models"].items()
+            for there, score in state["best_k_models"].items()
             if (here := Path(self.dirpath) / Path(there).name).is_file()
         }
+        scores = trainer.strategy.broadcast(scores)  # others may have no such folder
         ranked = sorted(scores, key=lambda path: scores[path], reverse=True)  # the first of equals
         for path in ranked[self.save_top_k :]:
             del scores[path]
-        self.best_k_models, self._remembers = scores, True
         if scores:
-            self.best_model_path = ranked[0]
-            self.best_model_score = scores[ranked[0]]
-            self.kth_best_model_path = min(scores, key=lambda path: scores[path])
-            self.kth_value = scores[self.kth_best_model_path]
+            self._remembers = True
+            worst = min(scores, key=lambda path: scores[path])
+            checkpoint["callbacks"][self.state_key] = {
+                **state,
+                "dirpath": self.dirpath,
+                "best_k_models": scores,
+                "best_model_path": ranked[0],
+                "best_model_score": scores[ranked[0]],
+                "kth_best_model_path": worst,
+                "kth_value": scores[worst],
+            }
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
@@ -92,11 +105,14 @@ class KeptCheckpoints(ModelCheckpoint):
     def _tidy(self, trainer: Trainer) -> None:
         assert self.dirpath is not None
         assert trainer.ckpt_path is not None
-        for path in Path(self.dirpath).glob("*.ckpt"):
+        folder, start = Path(self.dirpath), Path(trainer.ckpt_path).resolve()
+        for path in folder.glob("*.ckpt"):
             forgotten = self._name.fullmatch(path.name) and str(path) not in self.best_k_models
             passed = step_of(path) <= trainer.global_step
-            if forgotten and passed and not path.samefile(trainer.ckpt_path):
+            if forgotten and passed and path.resolve() != start:
                 trainer.strategy.remove_checkpoint(path)
+        for path in folder.glob(UNFINISHED.format("*.ckpt")):
+            trainer.strategy.remove_checkpoint(path)
 
 
 def last_checkpoints(run: Path) -> list[Path]:

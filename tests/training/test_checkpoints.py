@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from small_runs import Run, settings
 
 KEPT = {"training__keep_last": 2, "training__keep_best": 2, "training__lr": 0.01}
@@ -53,12 +54,33 @@ def test_what_was_written_for_a_stop_is_removed_when_the_run_goes_on(
     folder = Path("run/checkpoints")
     for name in ("step=2.ckpt", "step=9.ckpt", "step=2-mine.ckpt", "mine.ckpt"):
         shutil.copy(folder / "step=8.ckpt", folder / name)
+    for name in (".step=9.ckpt.unfinished", ".mine.unfinished"):
+        (folder / name).write_bytes(b"killed")
+    (folder / "step=3.ckpt").symlink_to("nowhere")
     stops = {"step=2.ckpt", "step=9.ckpt"}
     for steps, left in ((12, {"step=9.ckpt"}), (16, set[str]())):  # first from the one of a stop
         more = settings(trainer__max_steps=steps, **KEPT)
         assert run("fit", *more, "--ckpt_path", "last") == 0
         assert stops & set(checkpoints("run")) == left
-    assert {"mine.ckpt", "step=2-mine.ckpt"} <= set(checkpoints("run"))
+    assert {"mine.ckpt", "step=2-mine.ckpt", ".mine.unfinished"} <= set(checkpoints("run"))
+    assert ".step=9.ckpt.unfinished" not in checkpoints("run")
+
+
+def test_a_checkpoint_that_does_not_say_what_is_kept_is_none_to_go_on_from(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(**KEPT)) == 0
+    path = Path("run/checkpoints/step=8.ckpt")
+    content = torch.load(path, weights_only=True)
+    (kept,) = (name for name in content["callbacks"] if "'monitor': 'step'" in name)
+    del content["callbacks"][kept]
+    torch.save(content, path)
+    before = checkpoints("run")
+    capsys.readouterr()
+    more = settings(trainer__max_steps=12, **KEPT)
+    assert run("fit", *more, "--ckpt_path", "last") == 2
+    assert "step=8.ckpt is of an older version" in capsys.readouterr().err
+    assert checkpoints("run") == before
 
 
 @pytest.mark.parametrize("wanted", ["best", "last", "run/checkpoints/step=8.ckpt"])

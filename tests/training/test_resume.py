@@ -85,14 +85,29 @@ def assert_same(one: Any, other: Any) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_a_run_of_limited_epochs_goes_on_exactly(corpus: Path, run: Run) -> None:
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        {"trainer__limit_train_batches": 4},
+        {"trainer__limit_train_batches": 0.5, "data__batch_tokens": 2000},
+        {
+            "data__batch_tokens": 4000,
+            "trainer__val_check_interval": 1.0,
+            "trainer__check_val_every_n_epoch": 1,
+        },
+    ],
+    ids=["limited", "share", "validated"],
+)
+def test_a_run_goes_on_exactly_with_epochs_of_other_kinds(
+    corpus: Path, run: Run, epochs: dict[str, object]
+) -> None:
     def weights(name: str) -> Any:
         return torch.load(f"{name}/checkpoints/step=12.ckpt", weights_only=True)["state_dict"]
 
-    limited = {"trainer__limit_train_batches": 4, "trainer__max_steps": 12}
-    assert run("fit", *settings(run="whole", **limited)) == 0
-    assert run("fit", *settings(run="parts", **limited | {"trainer__max_steps": 8})) == 0
-    assert run("fit", *settings(run="parts", **limited), "--ckpt_path", "last") == 0
+    for name, steps in (("whole", (12,)), ("parts", (8, 12))):
+        for number, max_steps in enumerate(steps):
+            chosen = settings(run=name, trainer__max_steps=max_steps, **epochs)
+            assert run("fit", *chosen, *["--ckpt_path", "last"][: 2 * number]) == 0
     assert_same(weights("parts"), weights("whole"))
 
 

@@ -252,7 +252,7 @@ def test_a_configuration_that_is_no_text_is_one_line(
     Path("latin.yaml").write_bytes("run: français\n".encode("latin-1"))
     assert run("fit", "--config", "latin.yaml") == 2
     assert capsys.readouterr().err == (
-        "error: --config is no UTF-8 text; expected YAML in UTF-8.\n"
+        "error: a configuration is no UTF-8 text; expected YAML in UTF-8.\n"
     )
 
 
