@@ -81,10 +81,10 @@ def _provenance(run: Path, checkpoints: Sequence[Path], output: Path) -> Provena
     """What is known of the run, unless other runs have a share in it."""
     from seq2seq.model_facts import load_provenance
     from seq2seq.software import software
-    from seq2seq.training.checkpoints import FOLDER, step_of
+    from seq2seq.training.checkpoints import FOLDER, is_in, step_of
     from seq2seq.training.record import training_until
 
-    own = all(path.resolve().parent == (run / FOLDER).resolve() for path in checkpoints)
+    own = all(is_in(run / FOLDER, path) for path in checkpoints)
     known = without_scores(load_provenance(run)) if own else Provenance()
     steps = [step_of(path) for path in checkpoints]
     known["weights"] = {

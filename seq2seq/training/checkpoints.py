@@ -60,7 +60,6 @@ class KeptCheckpoints(ModelCheckpoint):
             **when,
         )
         self._name = re.compile(re.sub(r"\\{.*?\\}", r"[\\d.]+", re.escape(f"{name}.ckpt")))
-        self._remembers = False
 
     @property
     def state_key(self) -> str:
@@ -83,7 +82,6 @@ class KeptCheckpoints(ModelCheckpoint):
         for path in ranked[self.save_top_k :]:
             del scores[path]
         if scores:
-            self._remembers = True
             worst = min(scores, key=lambda path: scores[path])
             checkpoint["callbacks"][self.state_key] = {
                 **state,
@@ -99,7 +97,7 @@ class KeptCheckpoints(ModelCheckpoint):
         super().on_train_start(trainer, pl_module)
         # The step that the run goes on from is saved; its next one may have several batches.
         self._last_global_step_saved = trainer.global_step
-        if self._remembers and trainer.is_global_zero:
+        if self.best_k_models and trainer.is_global_zero:  # those of a checkpoint
             self._tidy(trainer)
 
     def _tidy(self, trainer: Trainer) -> None:

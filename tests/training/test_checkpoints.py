@@ -117,7 +117,7 @@ def test_patience_is_that_of_this_session_with_all_that_was_seen(corpus: Path, r
 
 
 def test_a_checkpoint_is_not_written_again_between_the_batches_of_the_next_step(
-    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, run: Run
 ) -> None:
     unvalidated = {"trainer__limit_val_batches": 0, "trainer__accumulate_grad_batches": 2}
     assert run("fit", *settings(**unvalidated)) == 0
