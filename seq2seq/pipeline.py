@@ -66,38 +66,39 @@ class Piece(NamedTuple):
 class CallersThread(Executor):
     """Does at once, and where it is told, what it is told to do; errors are the caller's."""
 
+    parallel = 0
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
 
 
-def executor(parallel: int) -> Executor:
+class OwnThreads(ThreadPoolExecutor):
+    """`parallel` threads. Each gets threads of torch's own at its first search, which takes as long
+    as a short sentence: a pool is worth keeping."""
+
+    def __init__(self, parallel: int) -> None:
+        super().__init__(parallel, thread_name_prefix="search")
+        self.parallel = parallel
+
+
+def searchers(parallel: int) -> CallersThread | OwnThreads:
     """`parallel` threads that search, or the caller's own if 0."""
-    if not parallel:
-        return CallersThread()
-    return ThreadPoolExecutor(parallel, thread_name_prefix="search")
+    return OwnThreads(parallel) if parallel else CallersThread()
 
 
 class Pipeline:
-    """Searches lines in batches of up to `batch_tokens` padded source tokens, `parallel` batches at
-    once in threads of their own, or with 0 one after the other in the caller's.
+    """Searches lines in batches of up to `batch_tokens` padded source tokens, a batch in each
+    thread of the pool, or one after the other in the caller's.
 
     A batch that runs out of memory is halved, and later ones are made smaller.
     """
 
     def __init__(
-        self,
-        search: BatchSearch,
-        *,
-        parallel: int,
-        batch_tokens: int,
-        pool: Executor | None = None,
+        self, search: BatchSearch, pool: CallersThread | OwnThreads, batch_tokens: int
     ) -> None:
-        """`pool`: an executor that is there already. Each of its threads gets threads of torch's
-        own at its first search, which takes as long as a short sentence."""
-        self.search, self.parallel, self.batch_tokens = search, parallel, batch_tokens
-        self.pool = pool or executor(parallel)
+        self.search, self.pool, self.batch_tokens = search, pool, batch_tokens
 
     def run(self, lines: Iterable[Line]) -> Generator[Line, None, None]:
         """The same lines in the same order, finished.
@@ -117,7 +118,7 @@ class Pipeline:
                 lengths = [piece.length for piece in pieces]
                 for indices in batches(lengths, self._budget(lengths)):
                     batch = [pieces[index] for index in indices]
-                    if running and len(running) >= 2 * self.parallel:  # one searched, one next
+                    if running and len(running) >= 2 * self.pool.parallel:  # one searched, one next
                         running.popleft().result()
                     running.append(self.pool.submit(self._answer, batch, search))
                     yield from _taken_finished(waiting)
@@ -135,7 +136,7 @@ class Pipeline:
     def _budget(self, lengths: Sequence[int]) -> int:
         """Source tokens of a batch, so that all who search have as much to do."""
         total = sum(lengths)
-        count = round_up(max(1, -(-total // self.batch_tokens)), max(1, self.parallel))
+        count = round_up(max(1, -(-total // self.batch_tokens)), max(1, self.pool.parallel))
         even = -(-total // count) + max(lengths, default=0)  # batches end between sentences
         return min(self.batch_tokens, even)
 

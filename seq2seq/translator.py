@@ -20,7 +20,7 @@ from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
 from seq2seq.nn.packed import pack
-from seq2seq.pipeline import Line, Pipeline, executor
+from seq2seq.pipeline import Line, Pipeline, searchers
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
 from seq2seq.text.pieces import join, split
@@ -63,7 +63,7 @@ class Translator:
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
         self.max_length = min(filter(None, (max_length, engine.max_length)), default=None)
-        self._pool = executor(engine.parallel)
+        self._pool = searchers(engine.parallel)
 
     @classmethod
     def load(
@@ -177,9 +177,8 @@ class Translator:
     def _pipeline(self) -> Pipeline:
         return Pipeline(
             lambda batch: self.engine.search(batch, self.config),
-            parallel=self.engine.parallel,
-            batch_tokens=self.batch_tokens,
-            pool=self._pool,
+            self._pool,
+            self.batch_tokens,
         )
 
     @property

@@ -13,7 +13,7 @@ from seq2seq import pipeline
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.errors import CorpusError, SentenceError
-from seq2seq.pipeline import BatchSearch, Line, Pipeline
+from seq2seq.pipeline import BatchSearch, Line, Pipeline, searchers
 
 PATIENCE = 30
 """Seconds until a thread that waits for another is thought to wait forever."""
@@ -55,7 +55,7 @@ def test_lines_come_out_in_their_order_each_with_its_own_answers(
     parallel: int, batch_tokens: int
 ) -> None:
     lines = random_lines(200)
-    found = list(Pipeline(backwards, parallel=parallel, batch_tokens=batch_tokens).run(lines))
+    found = list(Pipeline(backwards, searchers(parallel), batch_tokens).run(lines))
     assert found == lines
     assert all(map(answered, found))
 
@@ -73,7 +73,7 @@ def test_no_more_than_a_few_windows_are_read_ahead(
             read += 1
             yield Line(read, pieces)
 
-    with closing(Pipeline(backwards, parallel=2, batch_tokens=20).run(endless())) as stream:
+    with closing(Pipeline(backwards, searchers(2), 20).run(endless())) as stream:
         for line in itertools.islice(stream, 500):
             assert read - line.number <= 4 * lines_of_a_window
 
@@ -91,7 +91,7 @@ def test_the_next_window_is_read_while_the_last_batch_of_one_is_searched() -> No
         following.set()
         yield from lines_of([[9]] * 4)
 
-    assert len(list(Pipeline(patient, parallel=1, batch_tokens=20).run(lines()))) == 8
+    assert len(list(Pipeline(patient, searchers(1), 20).run(lines()))) == 8
 
 
 def test_without_threads_of_its_own_the_caller_searches_a_batch_and_has_its_lines() -> None:
@@ -101,7 +101,7 @@ def test_without_threads_of_its_own_the_caller_searches_a_batch_and_has_its_line
         searched.append(threading.current_thread())
         return backwards(batch)
 
-    stream = Pipeline(here, parallel=0, batch_tokens=1).run(lines_of([[4]] * 9))
+    stream = Pipeline(here, searchers(0), 1).run(lines_of([[4]] * 9))
     counts = [len(searched) for _ in stream]
     assert counts == list(range(1, 10))
     assert set(searched) == {threading.current_thread()}
@@ -114,7 +114,7 @@ def test_as_many_batches_are_searched_at_once_as_the_engine_allows() -> None:
         together.wait(PATIENCE)
         return backwards(batch)
 
-    found = Pipeline(meeting, parallel=3, batch_tokens=1).run(lines_of([[4]] * 9))
+    found = Pipeline(meeting, searchers(3), 1).run(lines_of([[4]] * 9))
     assert len(list(found)) == 9
 
 
@@ -124,7 +124,7 @@ def test_an_error_while_reading_comes_after_all_lines_before_it(parallel: int) -
         yield from random_lines(50)
         raise CorpusError("line 51 is no text")
 
-    stream = Pipeline(backwards, parallel=parallel, batch_tokens=20).run(lines())
+    stream = Pipeline(backwards, searchers(parallel), 20).run(lines())
     assert [line.number for line in itertools.islice(stream, 50)] == list(range(1, 51))
     with pytest.raises(CorpusError, match="line 51"):
         next(stream)
@@ -138,7 +138,7 @@ def test_an_error_of_the_search_ends_the_stream_and_the_searches() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        list(Pipeline(broken, parallel=1, batch_tokens=1).run(random_lines(50)))
+        list(Pipeline(broken, searchers(1), 1).run(random_lines(50)))
     assert len(asked) <= 4
 
 
@@ -170,7 +170,7 @@ def test_batches_beyond_the_memory_are_halved_until_they_fit(
 ) -> None:
     lines, asked = random_lines(300), list[int]()
     search = of_memory_for(64, error, asked)
-    assert list(Pipeline(search, parallel=parallel, batch_tokens=1000).run(lines)) == lines
+    assert list(Pipeline(search, searchers(parallel), 1000).run(lines)) == lines
     assert all(map(answered, lines))
     beyond = [tokens for tokens in asked if tokens > 64]
     assert beyond
@@ -181,7 +181,7 @@ def test_a_smaller_batch_is_told_once_and_plainly() -> None:
     asked = list[int]()
     search = of_memory_for(25, OUT_OF_MEMORY[0], asked)
     with pytest.warns(UserWarning, match="with 40 source tokens in a batch; going on with 20"):
-        list(Pipeline(search, parallel=1, batch_tokens=40).run(lines_of([[9]] * 20)))
+        list(Pipeline(search, searchers(1), 40).run(lines_of([[9]] * 20)))
     assert asked[0] == 40
     assert set(asked[1:]) == {20}
 
@@ -190,7 +190,7 @@ def test_a_smaller_batch_is_told_once_and_plainly() -> None:
 def test_a_line_that_does_not_fit_alone_is_named() -> None:
     lines = lines_of([[4], [], [3, 30], [4]])
     search = of_memory_for(25, OUT_OF_MEMORY[0], [])
-    stream = Pipeline(search, parallel=1, batch_tokens=1000).run(lines)
+    stream = Pipeline(search, searchers(1), 1000).run(lines)
     assert [next(stream).number for _ in range(2)] == [1, 2]
     with pytest.raises(SentenceError, match="sentence 3: 31 subwords alone do not fit"):
         next(stream)
@@ -200,7 +200,7 @@ def test_another_error_is_no_reason_to_try_again() -> None:
     asked = list[int]()
     search = of_memory_for(25, RuntimeError("mat1 and mat2"), asked)
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        list(Pipeline(search, parallel=1, batch_tokens=1000).run(lines_of([[9]] * 20)))
+        list(Pipeline(search, searchers(1), 1000).run(lines_of([[9]] * 20)))
     assert len(asked) == 1
 
 
@@ -215,6 +215,6 @@ def test_a_search_runs_in_the_precision_of_the_caller(dtype: torch.dtype, parall
 
     search: BatchSearch = product
     with torch.autocast("cpu", dtype):
-        list(Pipeline(search, parallel=parallel, batch_tokens=9).run(lines_of([[4]])))
-    list(Pipeline(search, parallel=parallel, batch_tokens=9).run(lines_of([[4]])))
+        list(Pipeline(search, searchers(parallel), 9).run(lines_of([[4]])))
+    list(Pipeline(search, searchers(parallel), 9).run(lines_of([[4]])))
     assert found == [dtype, torch.float32]

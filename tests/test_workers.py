@@ -12,7 +12,7 @@ from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import Engine
 from seq2seq.errors import ConfigError
-from seq2seq.pipeline import Line, Pipeline
+from seq2seq.pipeline import Line, Pipeline, searchers
 from seq2seq.workers import WORTH_WORKERS, WorkersEngine, default_workers
 
 DIE, FAIL, RUN_OUT, WHO = 4, 5, 6, 7
@@ -52,9 +52,7 @@ def ask(engine: Engine, *sources: Sequence[int]) -> list[list[Hypothesis]]:
 def run(engine: Engine, sources: Sequence[Sequence[int]]) -> list[list[int]]:
     """Through a pipeline, a sentence a batch unless they are told to run out of memory."""
     lines = [Line(number, [Request(each)]) for number, each in enumerate(sources, start=1)]
-    pipeline = Pipeline(
-        lambda batch: engine.search(batch, SearchConfig()), parallel=2, batch_tokens=8
-    )
+    pipeline = Pipeline(lambda batch: engine.search(batch, SearchConfig()), searchers(2), 8)
     return [line.found[0][0].tokens for line in pipeline.run(lines)]
 
 

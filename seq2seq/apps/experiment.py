@@ -52,13 +52,17 @@ class Trial(NamedTuple):
     def command(self) -> list[str]:
         """What is to be done next; nothing if all is done."""
         if not self.done("fit").exists():
-            resume = any((self.run / "checkpoints").glob("step=*.ckpt"))
             fit = ["fit", "--config", str(self.config), "--run", str(self.run)]
-            settings = ["--seed_everything", str(self.seed), *["--ckpt_path", "last"][: 2 * resume]]
-            return [*fit, *settings]
+            goes_on = ["--ckpt_path", "last"] if has_checkpoint(self.run) else []
+            return [*fit, "--seed_everything", str(self.seed), *goes_on]
         if not self.done("test").exists():
             return ["test", "--config", str(self.run / "config.yaml")]
         return []
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Whether a fit in this folder may go on."""
+    return any((run / "checkpoints").glob("step=*.ckpt"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +159,8 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
     for config in configs:
         kept = output / config.stem / "config.yaml"
         changed = kept.exists() and kept.read_bytes() != config.read_bytes()
-        if changed and any(_begun(run) for run in kept.parent.glob("seed-*")):
+        runs = kept.parent.glob("seed-*")
+        if changed and any((run / "fit.done").exists() or has_checkpoint(run) for run in runs):
             raise ConfigError(
                 f"--output {output} has runs of {config} as it was in {kept}; choose another "
                 f"folder, or restore it."
@@ -176,10 +181,6 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
             raise ConfigError(f"--output {output} cannot be written: {error.strerror}.") from None
         write("--output", kept, config.read_bytes())
     return trials
-
-
-def _begun(run: Path) -> bool:
-    return (run / "fit.done").exists() or any((run / "checkpoints").glob("*.ckpt"))
 
 
 def check(config: Path) -> None:
@@ -206,7 +207,7 @@ def work(trial: Trial) -> int:
     """Do what is left of a trial; the status of the command that ended otherwise than with 0."""
     while command := trial.command:
         print(f"== {trial}: {command[0]}", file=sys.stderr, flush=True)
-        if command[0] == "fit" and "--ckpt_path" not in command:
+        if command[0] == "fit" and not has_checkpoint(trial.run):
             # Of a fit that ended before its first checkpoint.
             shutil.rmtree(trial.run / "model", ignore_errors=True)
         status = _child([sys.executable, "-m", "seq2seq", *command])
