@@ -20,6 +20,7 @@ from seq2seq.apps.corpus_flags import (
     progress,
 )
 from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
+from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import PACKERS
 from seq2seq.data.output import check_not_taken, in_place
 from seq2seq.errors import ConfigError
@@ -103,6 +104,8 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError("--against needs the rule overlap; add it to --rules.")
     if args.rules != DEFAULT and "overlap" in args.rules and not args.against:
         raise ConfigError("--rules overlap needs --against, the sentences not to overlap with.")
+    for path in filter(reader_of, args.against):
+        raise ConfigError(f"--against {path} holds both sides of a corpus; give text files.")
     taken = [*args.corpus, *args.against]
     src, tgt = args.output
     for flag, path in (("--output", src), ("--output", tgt), ("--rejected", args.rejected)):

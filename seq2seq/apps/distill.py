@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--closest",
-        choices=("chrf", "bleu"),
+        choices=mbr.UTILITIES,
         help="of the --n-best translations only the one that is most like the reference "
         "(sequence-level interpolation)",
     )

@@ -13,12 +13,15 @@ from seq2seq.errors import ConfigError
 from seq2seq.interop.targets import languages
 from seq2seq.translation import Translation
 
+UTILITIES = ("chrf", "bleu")
+"""Of `evaluation.pairwise`, which is not imported to read a command line."""
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Declare --mbr and what belongs to it."""
     parser.add_argument(
         "--mbr",
-        choices=("chrf", "bleu"),
+        choices=UTILITIES,
         help="of the --candidates, the translation that is most like all of them (minimum Bayes "
         "risk); its score is the expected chrF or BLEU",
     )

@@ -100,7 +100,7 @@ def _folded_keys(paths: Iterable[str]) -> Iterator[int]:
 
 
 def _keys(texts: Iterable[str]) -> Iterator[int]:
-    """Fingerprints after folding; a text without a letter or digit has none."""
-    for text in texts:
-        if folded := fold(clean(text)):
-            yield fingerprint(folded)
+    """Fingerprints after folding; a text without a letter or digit stands as it is."""
+    for text in map(clean, texts):
+        if text:
+            yield fingerprint(fold(text) or text)

@@ -1,7 +1,7 @@
 """How a network is trained: everything that is not stored with the model."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from seq2seq.config import AttentionForm, Dropout, at_least, one_of
 from seq2seq.errors import ConfigError
@@ -48,7 +48,7 @@ class Recipe:
     def __post_init__(self) -> None:
         one_of("training.optimizer", self.optimizer, ("muon", "adamw", "adam"))
         one_of("training.schedule", self.schedule, SCHEDULES)
-        one_of("training.attention", self.attention, ("auto", "folded", "fast"))
+        one_of("training.attention", self.attention, get_args(AttentionForm))
         at_least("training.lr", self.lr, 0)
         at_least("training.warmup_steps", self.warmup_steps, 0)
         at_least("training.weight_decay", self.weight_decay, 0)

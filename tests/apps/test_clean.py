@@ -130,12 +130,23 @@ def test_a_pair_with_an_evaluation_sentence_is_rejected_whatever_its_case(folder
 def test_after_cleaning_against_a_test_set_inspect_finds_no_overlap(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder, "in", HEALTHY)
-    write(folder, "test", [(src.upper(), tgt) for src, tgt in HEALTHY[:40]] + latin(40, 7))
+    write(folder, "in", [*HEALTHY, ("!!!", "...")])
+    spoilt = [(src.upper(), tgt) for src, tgt in HEALTHY[:40]]
+    write(folder, "test", [*spoilt, *latin(40, 7), ("!!!", "...")])
     inspect = ["inspect", "--test", "test.src", "test.tgt", "--train"]
     assert main([*inspect, "in.src", "in.tgt"]) == 1
     assert main([*COMMAND, "--against", "test.src", "test.tgt"]) == 0
     assert main([*inspect, "out.src", "out.tgt"]) == 0
+
+
+def test_a_corpus_in_one_file_is_no_text_to_clean_against(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, "in", HEALTHY)
+    Path("dev.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in HEALTHY), encoding="utf-8")
+    assert main([*COMMAND, "--against", "dev.tsv"]) == 2
+    assert "--against dev.tsv holds both sides" in capsys.readouterr().err
+    assert not Path("out.src").exists()
 
 
 def test_a_tsv_is_read_and_packed_files_are_written(folder: Path) -> None:
