@@ -176,9 +176,7 @@ class Translator:
 
     def _pipeline(self) -> Pipeline:
         return Pipeline(
-            lambda batch: self.engine.search(batch, self.config),
-            self._pool,
-            self.batch_tokens,
+            lambda batch: self.engine.search(batch, self.config), self._pool, self.batch_tokens
         )
 
     @property

@@ -69,7 +69,7 @@ class Overlap:
 
 
 def _keys(pair: Pair) -> Iterator[tuple[str, int]]:
-    """Texts without a letter or digit have no key."""
+    """Empty texts have no key, texts without a letter or digit none after folding."""
     for ending, form in (("", clean), ("-folded", _folded)):
         src, tgt = form(pair.src), form(pair.tgt)
         if src and tgt:
