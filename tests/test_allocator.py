@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from seq2seq.allocator import KERNELS
+from seq2seq.allocator import CACHES, KERNELS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
 
@@ -19,9 +19,30 @@ for rows in [*range(9, 49), 48, 9]:
     x[:rows] @ x
 """
 
+HELD = """
+import ctypes
+import torch
+from seq2seq.allocator import keep_freed_memory
+
+class Counts(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+libc = ctypes.CDLL("libc.so.6")
+if hasattr(libc, "mallinfo2"):
+    libc.mallinfo2.restype = Counts
+    keep_freed_memory()
+    x = torch.ones(256, 64, dtype=torch.bfloat16)
+    x[:8] @ x[:64]
+    before = libc.mallinfo2().uordblks
+    for rows in range(9, 209):
+        x[:rows] @ x[:64]
+    print(libc.mallinfo2().uordblks - before)
+"""
+
 
 def said(program: str, **environment: str) -> str:
-    outside = {name: value for name, value in os.environ.items() if "ONEDNN" not in name}
+    outside = {name: value for name, value in os.environ.items() if name not in CACHES}
     command, variables = [sys.executable, "-c", program], {**outside, **environment}
     done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True)
     return done.stdout
@@ -39,3 +60,12 @@ def test_of_forty_kernels_the_first_is_gone_unless_told_otherwise(
     if not found:
         pytest.skip("this CPU multiplies bf16 without oneDNN")
     assert found == ["miss"] * 40 + ["hit", first]
+
+
+def test_of_two_hundred_kernels_most_are_freed_unless_told_otherwise() -> None:
+    kept, all_of_them = said(HELD), said(HELD, **dict.fromkeys(CACHES, "1024"))
+    if not kept:
+        pytest.skip("this C library does not count")
+    if int(all_of_them) < 1_000_000:
+        pytest.skip("this CPU multiplies bf16 without oneDNN")
+    assert int(kept) < int(all_of_them) / 3
