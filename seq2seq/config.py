@@ -7,7 +7,7 @@ a module cannot break an old model folder.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from seq2seq.errors import ConfigError
 
@@ -63,11 +63,7 @@ class ModelConfig:
             at_least(f"model.{name}", getattr(self, name), 1)
         for name in ("src_vocab_size", "tgt_vocab_size", "encoder_layers", "decoder_layers"):
             at_least(f"model.{name}", getattr(self, name), 0)
-        one_of("model.norm", self.norm, ("pre", "post"))
-        one_of("model.activation", self.activation, ("relu", "gelu", "silu", "swiglu"))
-        one_of("model.positions", self.positions, ("sinusoidal", "learned"))
-        one_of("model.tie", self.tie, ("none", "source-target", "target-output", "all"))
-        one_of("model.start_token", self.start_token, ("bos", "pad"))
+        known_choices("model", self)
         if self.head_dim is not None:
             at_least("model.head_dim", self.head_dim, 1)
         elif self.d_model % self.heads:
@@ -134,8 +130,7 @@ class SubwordConfig:
     """Unicode normalisation before segmentation."""
 
     def __post_init__(self) -> None:
-        one_of("data.subwords.kind", self.kind, ("unigram", "bpe"))
-        one_of("data.subwords.normalization", self.normalization, ("nfkc", "identity"))
+        known_choices("data.subwords", self)
         for name in ("src_vocab_size", "tgt_vocab_size"):
             at_least(f"data.subwords.{name}", getattr(self, name), 8)
         if self.joint and self.src_vocab_size != self.tgt_vocab_size:
@@ -245,7 +240,7 @@ class SearchConfig:
     """Sample instead; null for search."""
 
     def __post_init__(self) -> None:
-        one_of("search.length_penalty", self.length_penalty, ("length", "gnmt"))
+        known_choices("search", self)
         at_least("search.beam", self.beam, 1)
         at_least("search.n_best", self.n_best, 1)
         at_least("search.alpha", self.alpha, 0)
@@ -291,6 +286,13 @@ class SearchConfig:
         if self.max_target_length is None:
             return relative
         return min(relative, max(self.max_target_length, prefix_length) + 1)
+
+
+def known_choices(group: str, settings: object) -> None:
+    """Raise ConfigError unless every setting of a `Literal` type is one of its choices."""
+    for name, kind in get_type_hints(type(settings)).items():
+        if get_origin(kind) is Literal:
+            one_of(f"{group}.{name}", getattr(settings, name), get_args(kind))
 
 
 def one_of(setting: str, value: object, choices: Collection[object]) -> None:

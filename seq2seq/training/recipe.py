@@ -1,11 +1,10 @@
 """How a network is trained: everything that is not stored with the model."""
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
-from seq2seq.config import AttentionForm, Dropout, at_least, one_of
+from seq2seq.config import AttentionForm, Dropout, at_least, known_choices
 from seq2seq.errors import ConfigError
-from seq2seq.training.schedule import SCHEDULES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +45,7 @@ class Recipe:
     """Compile the network with torch.compile; takes a minute or two, for long runs on a GPU."""
 
     def __post_init__(self) -> None:
-        one_of("training.optimizer", self.optimizer, ("muon", "adamw", "adam"))
-        one_of("training.schedule", self.schedule, SCHEDULES)
-        one_of("training.attention", self.attention, get_args(AttentionForm))
+        known_choices("training", self)
         at_least("training.lr", self.lr, 0)
         at_least("training.warmup_steps", self.warmup_steps, 0)
         at_least("training.weight_decay", self.weight_decay, 0)

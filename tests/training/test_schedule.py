@@ -2,10 +2,16 @@
 
 import math
 from itertools import pairwise
+from typing import get_args, get_type_hints
 
 import pytest
 
+from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import SCHEDULES, factor
+
+
+def test_a_recipe_can_name_every_schedule_and_no_other() -> None:
+    assert get_args(get_type_hints(Recipe)["schedule"]) == tuple(SCHEDULES)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
