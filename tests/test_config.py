@@ -16,6 +16,7 @@ from seq2seq.config import (
     SubwordConfig,
 )
 from seq2seq.errors import ConfigError
+from seq2seq.training.recipe import Recipe
 
 MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (
@@ -55,6 +56,7 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         {"tie": "source-target", "src_vocab_size": 80, "tgt_vocab_size": 90},
         r"model\.tie=source-target .* 80 source and 90 target",
     ),
+    (Recipe, {"schedule": "step"}, r"training\.schedule=step .* inverse-sqrt, linear, cosine"),
     (Dropout, {"residual": 1.0}, r"training\.dropout\.residual=1\.0 .* up to, not including, 1"),
     (Dropout, {"attention": -0.1}, r"training\.dropout\.attention=-0\.1 "),
     (Dropout, {"activation": float("nan")}, r"training\.dropout\.activation=nan "),
