@@ -40,9 +40,9 @@ class Recipe:
     ema: float | None = None
     """Decay per step of a moving average of the weights, e.g. 0.999; null keeps none."""
     attention: AttentionForm = "auto"
-    """Form of attention: folded (the textbook's) or fast (fused); the results are equal."""
+    """Form of attention: folded (the textbook's) or fast (fused); equal but for rounding."""
     compile: bool = False
-    """Compile the network with torch.compile; takes a minute or two, for long runs on a GPU."""
+    """Compile the network with torch.compile, which takes minutes; slower on a CPU."""
 
     def __post_init__(self) -> None:
         known_choices("training", self)
