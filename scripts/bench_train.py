@@ -209,7 +209,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
     config = config_for(args, len(data.src_subwords))
     watch = Stopwatch(config, args.warmup, args.steps)
     trainer = trainer_for(args, watch.last, watch)
-    recipe = Recipe(dropout=Dropout(residual=args.dropout))
+    recipe = Recipe(dropout=Dropout(residual=args.dropout), compile=args.compile)
     module = TranslationModule(config, recipe, SearchConfig())
     trainer.fit(module, datamodule=data)
     device = trainer.strategy.root_device
@@ -308,6 +308,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--precision", help="as trainer.precision; default: the device's best")
+    parser.add_argument("--compile", action="store_true", help="as training.compile")
     parser.add_argument("--cache", default="~/.cache/seq2seq", help="of stores and subwords")
     parser.add_argument("--json", action="store_true", help="print one object")
     return parser
