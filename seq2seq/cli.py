@@ -6,6 +6,7 @@ verbs of the LightningCLI share `apps/train.py`, which parses for itself.
 """
 
 import argparse
+import errno
 import importlib
 import importlib.metadata
 import os
@@ -15,6 +16,8 @@ from typing import NoReturn
 
 from seq2seq.errors import ConfigError, UserError
 
+NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+"""A full disk, and what a user may use of it."""
 LIGHTNING_VERBS = {
     "fit": "train a model on a parallel corpus",
     "validate": "score a model on the validation set",
@@ -76,6 +79,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`| head`): not an error, but nothing is left to do.
         _drop_output()
         return 1
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"error: {where}{error.strerror}; what was finished before is kept. Make room, and "
+            f"start again or go on.",
+            file=sys.stderr,
+        )
+        return 2
     choices = ", ".join([*LIGHTNING_VERBS, *VERBS])
     print(f"error: unknown command {verb!r}; choose one of {choices}.", file=sys.stderr)
     return 2

@@ -80,13 +80,15 @@ def find_model(path: str | Path) -> Path:
 
 
 def save_model(model: SavedModel, folder: Path) -> None:
-    """Write the folder; each file appears complete or not at all, the configuration last."""
+    """Write the folder; each file appears complete or not at all, the configuration last.
+
+    ModelFolderError where it cannot be written, as on a full disk.
+    """
     if is_packed(model.network):
         raise ModelFolderError(
             "the network of a Translator is packed to search and cannot be saved; take that of "
             "load_model."
         )
-    folder.mkdir(parents=True, exist_ok=True)
     description = {
         "format_version": FORMAT_VERSION,
         "src_lang": model.src_lang,
@@ -96,16 +98,20 @@ def save_model(model: SavedModel, folder: Path) -> None:
     weights = {name: p.detach().cpu() for name, p in model.network.named_parameters()}
     languages = model.src_lang, model.tgt_lang
     card = model_card(model.network.config, model.parameters, languages, model.provenance)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-        new = Path(scratch)
-        save_file(weights, new / WEIGHTS)
-        (new / SRC_SUBWORDS).write_bytes(model.src_subwords.serialized)
-        (new / TGT_SUBWORDS).write_bytes(model.tgt_subwords.serialized)
-        (new / CONFIG).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-        shutil.copymode(new / CONFIG, new / WEIGHTS)  # safetensors shuts out everybody else
-        write_provenance(new, model.provenance, card)
-        for name in (WEIGHTS, SRC_SUBWORDS, TGT_SUBWORDS, PROVENANCE, CARD, CONFIG):
-            os.replace(new / name, folder / name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
+            new = Path(scratch)
+            save_file(weights, new / WEIGHTS)
+            (new / SRC_SUBWORDS).write_bytes(model.src_subwords.serialized)
+            (new / TGT_SUBWORDS).write_bytes(model.tgt_subwords.serialized)
+            (new / CONFIG).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+            shutil.copymode(new / CONFIG, new / WEIGHTS)  # safetensors shuts out everybody else
+            write_provenance(new, model.provenance, card)
+            for name in (WEIGHTS, SRC_SUBWORDS, TGT_SUBWORDS, PROVENANCE, CARD, CONFIG):
+                os.replace(new / name, folder / name)
+    except (SafetensorError, OSError) as error:
+        raise ModelFolderError(f"{folder} cannot be written: {error}.") from None
 
 
 def load_model(

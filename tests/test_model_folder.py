@@ -107,6 +107,12 @@ def test_saving_what_was_loaded_gives_the_same_bytes(folder: Path, tmp_path: Pat
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
 
 
+def test_a_place_that_cannot_be_written_is_named(folder: Path) -> None:
+    place = folder / "config.json" / "model"
+    with pytest.raises(ModelFolderError, match=rf"{re.escape(str(place))} cannot be written"):
+        save_model(load_model(folder), place)
+
+
 def test_a_folder_is_files_of_json_tensors_subwords_and_a_card(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == FILES | FACTS
     assert all(path.is_file() for path in folder.iterdir())

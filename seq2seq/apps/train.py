@@ -27,7 +27,13 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_writable
-from seq2seq.apps.train_settings import check_corpora, check_groups, check_seed, check_trainer
+from seq2seq.apps.train_settings import (
+    check_corpora,
+    check_groups,
+    check_run,
+    check_seed,
+    check_trainer,
+)
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
@@ -172,10 +178,12 @@ class TranslationCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         settings = self.config[self.subcommand]
         check_groups(settings)
+        check_run(settings.run)
         run = Path(settings.run)
+        if self.subcommand != "validate":
+            check_writable(run)
         if self.subcommand == "fit":
             check_trainer(settings.trainer)
-            check_writable(run)
             if settings.model_folder is not None:
                 raise ConfigError(
                     f"model_folder={settings.model_folder} is for validate, test and predict; "
@@ -321,4 +329,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         TranslationCLI()
     except MisconfigurationException as error:
         raise ConfigError(str(error)) from None
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):  # Lightning has no status for it
+            raise KeyboardInterrupt from None
+        raise
     return 0

@@ -23,6 +23,12 @@ GROUPS = {
 """Settings that consist of settings, and an example of one."""
 
 
+def check_run(run: str) -> None:
+    """Raise ConfigError for what names no folder, as a variable of the shell that is not set."""
+    if not run.strip():
+        raise ConfigError(f"run={run!r} is empty; expected a folder for the run, e.g. runs/mine.")
+
+
 def check_seed(seed: int) -> None:
     """Raise ConfigError for one that NumPy does not take."""
     at_least("seed_everything", seed, 0)
@@ -53,6 +59,12 @@ def check_trainer(settings: Namespace) -> None:
     for name in ("log_every_n_steps", "accumulate_grad_batches"):
         if settings[name] is not None:
             at_least(f"trainer.{name}", settings[name], 1)
+    limit, accumulated = settings.limit_train_batches, settings.accumulate_grad_batches
+    if accumulated > 1 and limit not in (None, 1) and limit % accumulated:  # or it is a share
+        raise ConfigError(
+            f"trainer.limit_train_batches={limit:g} leaves a part of a step at the end of an "
+            f"epoch, with trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
+        )
     every = settings.val_check_interval
     if isinstance(every, str | timedelta | dict):
         raise ConfigError(

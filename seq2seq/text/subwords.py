@@ -214,6 +214,8 @@ def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int)
             minloglevel=2,
         )
     except RuntimeError as error:
+        if "KeyboardInterrupt" in str(error):  # while it asked for the next sentence
+            raise KeyboardInterrupt from None
         raise ConfigError(
             f"data.subwords: cannot train {vocab_size} {config.kind} subwords on this corpus: "
             f"{_reason(str(error))}"

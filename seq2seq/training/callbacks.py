@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import save_model
+from seq2seq.model_folder import CONFIG, save_model
 from seq2seq.training.checkpoints import LAST, is_in
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.record import Record
@@ -45,7 +45,8 @@ class BestModelFolder(Callback):
         if isinstance(exception, KeyboardInterrupt | SystemExit) and trainer.state.fn == "fit":
             if self.best is None and trainer.global_step > 0:
                 self._save(trainer, module)
-            rank_zero_info(f"interrupted after {trainer.global_step} steps; model: {self.folder}")
+            there = f"; model: {self.folder}" if (self.folder / CONFIG).is_file() else ""
+            rank_zero_info(f"interrupted after {trainer.global_step} steps{there}")
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.best is None:
@@ -77,8 +78,7 @@ class LastValidation(Callback):
         batch: Any,
         batch_index: int,
     ) -> None:
-        last_epoch = trainer.current_epoch + 1 == trainer.max_epochs and trainer.is_last_batch
-        if trainer.global_step == trainer.max_steps or last_epoch:
+        if trainer.global_step == trainer.max_steps:
             trainer.should_stop = True  # Lightning validates before it stops
 
 

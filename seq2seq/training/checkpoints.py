@@ -15,7 +15,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_folder import CONFIG, SavedModel
 
 FOLDER = "checkpoints"
 LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.2f}"
@@ -163,7 +163,7 @@ def start_of_fit(wanted: str | None, run: Path) -> str | None:
             f"run={run} already holds a run; choose another --run, or go on with it: "
             f"--ckpt_path last."
         )
-    if (run / "model").exists():
+    if (run / "model" / CONFIG).exists():
         raise ConfigError(f"run={run} already holds a model; choose another --run.")
     return start
 

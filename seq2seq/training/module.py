@@ -18,6 +18,7 @@ from torchmetrics import MeanMetric
 from seq2seq.config import EOS_ID, PAD_ID, ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
+from seq2seq.data.output import writing
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
@@ -93,6 +94,7 @@ class TranslationModule(pl.LightningModule):
                     self._refuse_other_architecture(asdict(saved.network.config), self.init_from)
                 self.network = saved.network.train()
             else:
+                self._refuse_tie()
                 config = replace(
                     self.config,
                     src_vocab_size=len(data.src_subwords),
@@ -137,6 +139,15 @@ class TranslationModule(pl.LightningModule):
                 f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
                 f"what fills up to a multiple of 8 counted, but model.max_positions={limit}; raise "
                 f"it, or lower data.max_length for training."
+            )
+
+    def _refuse_tie(self) -> None:
+        """One matrix for both languages gives an id one meaning in both."""
+        tie, src, tgt = self.config.tie, self.data.src_subwords, self.data.tgt_subwords
+        if tie in ("source-target", "all") and src.serialized != tgt.serialized:
+            raise ConfigError(
+                f"model.tie={tie} shares one matrix between both languages, but each has subwords "
+                f"of its own; use data.subwords.joint=true, or model.tie=target-output."
             )
 
     def _refuse_other_architecture(self, stored: dict[str, Any], origin: str) -> None:
@@ -218,6 +229,12 @@ class TranslationModule(pl.LightningModule):
         return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop)
 
     def configure_optimizers(self) -> Any:
+        loop = self.trainer.fit_loop
+        if loop.max_epochs not in (None, -1):
+            # Counted as steps: of a run that stops in the last step of an epoch, and goes on,
+            # Lightning counts that epoch once more.
+            loop.epoch_loop.max_steps = int(self.trainer.estimated_stepping_batches)
+            loop.max_epochs = -1
         recipe, total = self.recipe, self.trainer.max_steps
         if recipe.schedule != "inverse-sqrt" and total < 1:
             raise ConfigError(
@@ -268,13 +285,6 @@ class TranslationModule(pl.LightningModule):
         checkpoint["subwords"] = self.saved_model().fingerprints
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        for name, there in checkpoint["model_config"].items():
-            here = getattr(self.network.config, name)
-            if here != there:
-                raise ConfigError(
-                    f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
-                    f"cannot change: restore the setting, or start a new run."
-                )
         fingerprints = self.saved_model().fingerprints
         if checkpoint.get("subwords", fingerprints) != fingerprints:
             raise ConfigError(
@@ -282,6 +292,13 @@ class TranslationModule(pl.LightningModule):
                 "version of SentencePiece has changed; restore it, or start a new run with "
                 "--init_from."
             )
+        for name, there in checkpoint["model_config"].items():
+            here = getattr(self.network.config, name)
+            if here != there:
+                raise ConfigError(
+                    f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
+                    f"cannot change: restore the setting, or start a new run."
+                )
         if self.trainer.state.fn == "fit":
             self._prefer_settings(checkpoint)
 
@@ -382,6 +399,7 @@ class TranslationModule(pl.LightningModule):
     @rank_zero_only
     def _write(self, name: str, lines: Iterable[str]) -> None:
         path = self.output / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(lines), encoding="utf-8")
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(lines), encoding="utf-8")
         print(f"translations: {path}")

@@ -3,6 +3,7 @@
 import random
 import re
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -177,6 +178,15 @@ def test_no_text_to_train_on_shows_nothing_of_the_insides_of_sentencepiece(
     with pytest.raises(ConfigError, match=r"data\.subwords.*300") as caught:
         train_subwords(texts, SubwordConfig(), 300)
     assert "trainer_interface" not in str(caught.value)
+
+
+def test_ctrl_c_while_subwords_are_trained_is_no_mistake_in_the_corpus() -> None:
+    def interrupted() -> Iterator[str]:
+        yield from TEXTS
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_subwords(interrupted(), SubwordConfig(), 300)
 
 
 def test_a_saved_model_is_the_model(tmp_path: Path, subwords: Subwords) -> None:

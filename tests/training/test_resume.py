@@ -15,7 +15,8 @@ from small_runs import Run, settings
 
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import load_model
-from seq2seq.training.checkpoints import find_checkpoint
+from seq2seq.training.checkpoints import find_checkpoint, step_of
+from seq2seq.training.module import TranslationModule
 
 KILLED_FIT = Path(__file__).with_name("killed_fit.py")
 LAST_STEP = 16
@@ -109,6 +110,47 @@ def test_a_run_goes_on_exactly_with_epochs_of_other_kinds(
             chosen = settings(run=name, trainer__max_steps=max_steps, **epochs)
             assert run("fit", *chosen, *["--ckpt_path", "last"][: 2 * number]) == 0
     assert_same(weights("parts"), weights("whole"))
+
+
+def test_epochs_end_a_run_with_their_last_step_wherever_it_stopped(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four steps an epoch; Ctrl-C comes in the last step of an epoch, and in the next one."""
+    step = TranslationModule.training_step
+
+    def fit_until(asked: int | None, epochs: int = 2) -> int | str | None:
+        def asking(self: TranslationModule, *arguments: Any) -> Any:
+            if self.global_step + 1 == asked:
+                signal.raise_signal(signal.SIGINT)
+            return step(self, *arguments)
+
+        monkeypatch.setattr(TranslationModule, "training_step", asking)
+        chosen = settings(
+            trainer__max_steps=-1,
+            trainer__max_epochs=epochs,
+            trainer__limit_train_batches=4,
+            trainer__val_check_interval=100,
+            training__schedule="linear",
+        )
+        go_on = ["--ckpt_path", "last"] if Path("run").exists() else []
+        try:
+            return run("fit", *chosen, *go_on)
+        except SystemExit as stopped:
+            return stopped.code
+
+    def steps() -> list[int]:
+        return sorted(step_of(path) for path in Path("run/checkpoints").glob("step=*.ckpt"))
+
+    for asked in (4, 5):
+        assert fit_until(asked) == 128 + signal.SIGINT
+        assert steps()[-1] == asked
+    for _ in range(2):  # the second one finds nothing to do
+        assert fit_until(None) == 0
+        assert steps()[-1] == 8
+    state = torch.load("run/checkpoints/step=8.ckpt", weights_only=True)
+    assert state["optimizer_states"][0]["param_groups"][0]["lr"] == 0
+    assert fit_until(None, epochs=3) == 0
+    assert steps()[-1] == 12
 
 
 @pytest.mark.slow

@@ -166,14 +166,16 @@ def test_a_changed_architecture_is_an_error_that_names_the_field(
     assert "model.ff_dim=96 differs from 64" in capsys.readouterr().err
 
 
-def test_other_subwords_are_an_error_even_if_they_are_as_many(
+def test_other_subwords_are_an_error_however_many_they_are(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("fit", *settings(trainer__max_steps=4)) == 0
-    for name in ("train.src", "train.tgt"):
-        (corpus / name).write_text((corpus / name).read_text().replace("b", "k"))
-    assert run("fit", *settings(), "--ckpt_path", "last") == 2
-    assert "the subwords differ from the checkpoint's: data.train" in capsys.readouterr().err
+    texts = [(corpus / name, (corpus / name).read_text()) for name in ("train.src", "train.tgt")]
+    for letters in ("k", "zzz"):  # as many subwords, and more
+        for path, text in texts:
+            path.write_text(text.replace("b", letters))
+        assert run("fit", *settings(), "--ckpt_path", "last") == 2
+        assert "the subwords differ from the checkpoint's: data.train" in capsys.readouterr().err
 
 
 def test_dropped_pairs_are_counted_in_the_log(
@@ -379,6 +381,27 @@ def test_folded_and_fast_attention_learn_the_reverse_task_to_the_same_result(
     assert min(scores) > 95
 
 
+def test_ctrl_c_before_the_first_step_has_its_status_and_claims_no_model(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(self: CorpusDataModule) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(CorpusDataModule, "prepare_data", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert run("fit", *settings()) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)  # Lightning ignores it from then on
+    assert "interrupted after 0 steps" in caplog.text
+    assert "model:" not in caplog.text
+    assert capsys.readouterr().err.endswith("stopped.\n")
+
+
 def test_ctrl_c_leaves_a_usable_model(corpus: Path) -> None:
     command = [
         sys.executable,
@@ -492,6 +515,23 @@ def test_the_last_epoch_ends_with_a_validation(corpus: Path, run: Run) -> None:
     assert int(only.stem[5:]) >= max(steps) > 8
 
 
+@pytest.mark.parametrize("room", [3_000, 30_000, 100_000])
+def test_a_full_disk_is_one_line(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], room: int
+) -> None:
+    """No file may be larger than `room` bytes: that of the subwords, a checkpoint, the model."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        status = run("fit", *settings())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = capsys.readouterr().err
+    assert status == 2
+    assert re.search(r"^error: .*File too large.*$", said, re.MULTILINE), said
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -508,6 +548,19 @@ def test_the_last_epoch_ends_with_a_validation(corpus: Path, run: Run) -> None:
         ({"trainer__gradient_clip_val": -1}, r"trainer\.gradient_clip_val=-1"),
         ({"trainer__gradient_clip_algorithm": "value"}, r"gradient_clip_algorithm=value"),
         ({"run": "train.src"}, r"train\.src"),
+        ({"run": ""}, r"run='' is empty"),
+        (
+            {"data__subwords__joint": "false"},
+            r"model\.tie=all .* data\.subwords\.joint=true, or model\.tie=target-output",
+        ),
+        (
+            {"trainer__limit_train_batches": 5, "trainer__accumulate_grad_batches": 2},
+            r"limit_train_batches=5 .*accumulate_grad_batches=2",
+        ),
+        (
+            {"trainer__limit_train_batches": 0.5, "trainer__accumulate_grad_batches": 2},
+            r"limit_train_batches=0\.5 .*accumulate_grad_batches=2",
+        ),
         ({"run": "train.src/x"}, r"train\.src"),
     ],
     ids=str,
