@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from seq2seq.apps.new_folder import check_new, check_writable
-from seq2seq.data.output import writing
 from seq2seq.errors import ConfigError
 from seq2seq.provenance import Provenance, with_command, without_scores
 
@@ -56,8 +55,7 @@ def run(args: argparse.Namespace) -> None:
     chosen = args.checkpoints or _kept_by(args)
     average(model, chosen)
     model = replace(model, provenance=_provenance(args.run, chosen, output))
-    with writing(output):
-        save_model(model, output)
+    save_model(model, output)
     print(f"{output}: mean of {', '.join(path.name for path in chosen)}")
 
 

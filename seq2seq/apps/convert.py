@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from seq2seq.apps.new_folder import check_new
-from seq2seq.data.output import writing
 from seq2seq.interop.formats import SOURCES
 from seq2seq.provenance import Provenance, with_command
 
@@ -45,7 +44,6 @@ def run(args: argparse.Namespace) -> None:
         tgt_lang=args.tgt_lang or saved.tgt_lang,
         provenance=with_command(known, "convert", args.source, args.output, *given),
     )
-    with writing(args.output):
-        save_model(saved, args.output)
+    save_model(saved, args.output)
     settings = ", ".join(f"{name} {value}" for name, value in asdict(saved.network.config).items())
     print(f"{args.output}: {settings}")
