@@ -20,6 +20,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from bench_peers import positive
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -303,8 +304,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--vocab-size", type=int, default=8000)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--steps", type=int, default=30, help="measured steps of each round")
-    parser.add_argument("--warmup", type=int, default=5, help="steps before them")
+    parser.add_argument("--steps", type=positive, default=30, help="measured steps of each round")
+    parser.add_argument("--warmup", type=positive, default=5, help="steps before them")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--precision", help="as trainer.precision; default: the device's best")

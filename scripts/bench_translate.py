@@ -3,14 +3,15 @@
     python scripts/bench_translate.py runs/multi30k-en-de \\
       --src data/multi30k/test_2016_flickr.en --ref data/multi30k/test_2016_flickr.de
 
-Each runs in a process of its own, in turn, with the same number of CPU threads: ours in fp32 and
+Each runs in a process of its own, in turn, with the same number of CPU threads (but for a single
+sentence, to which CTranslate2 as it is opened here gives one): ours in fp32 and
 bf16, CTranslate2 in fp32 and int8 and `generate` of Hugging Face after `seq2seq export`, JoeyNMT in
 an environment of its own with the weights renamed. On a GPU: --device cuda
 --engines "ours bf16" "ours fp32" "huggingface fp32".
 
 Text goes in and comes out, so tokenization counts; loading is told apart. Sentences/s are those of
-full batches, the better of two passes after a short first one; latencies are those of single
-sentences, one after the other. The ratio is to CTranslate2 in fp32.
+full batches, the better of two passes after a short first one (JoeyNMT has but one, the first);
+latencies are those of single sentences, one after the other. The ratio is to CTranslate2 in fp32.
 """
 
 import argparse

@@ -59,11 +59,11 @@ class ModelConfig:
     """What the decoder reads first; "pad" is the zero row, as Marian starts."""
 
     def __post_init__(self) -> None:
+        check_kinds("model", self)
         for name in ("d_model", "heads", "ff_dim", "max_positions"):
             at_least(f"model.{name}", getattr(self, name), 1)
         for name in ("src_vocab_size", "tgt_vocab_size", "encoder_layers", "decoder_layers"):
             at_least(f"model.{name}", getattr(self, name), 0)
-        known_choices("model", self)
         if self.head_dim is not None:
             at_least("model.head_dim", self.head_dim, 1)
         elif self.d_model % self.heads:
@@ -79,17 +79,29 @@ class ModelConfig:
                 f"model.d_model={self.d_model} is odd, but sinusoidal positions are pairs of sine "
                 f"and cosine; use an even number or model.positions=learned."
             )
-        if self.tie in ("source-target", "all") and self.src_vocab_size != self.tgt_vocab_size:
-            raise ConfigError(
-                f"model.tie={self.tie} shares one matrix between both languages, but there are "
-                f"{self.src_vocab_size} source and {self.tgt_vocab_size} target subwords; use "
-                f"data.subwords.joint=true, or model.tie=target-output."
+        if self.shares_languages and self.src_vocab_size != self.tgt_vocab_size:
+            raise cannot_share(
+                self.tie,
+                f"there are {self.src_vocab_size} source and {self.tgt_vocab_size} target subwords",
             )
 
     @property
     def head_width(self) -> int:
         """E, whether or not `head_dim` was set."""
         return self.head_dim if self.head_dim is not None else self.d_model // self.heads
+
+    @property
+    def shares_languages(self) -> bool:
+        """Whether both languages have one embedding, so that an id means one subword in both."""
+        return self.tie in ("source-target", "all")
+
+
+def cannot_share(tie: str, because: str) -> ConfigError:
+    """What to raise where `model.tie` shares one matrix between two vocabularies."""
+    return ConfigError(
+        f"model.tie={tie} shares one matrix between both languages, but {because}; use "
+        f"data.subwords.joint=true, or model.tie=target-output."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +133,8 @@ class SubwordConfig:
     joint: bool = True
     """One model for both languages, trained on both sides."""
     src_vocab_size: int = 8000
-    """Subwords of the source language, special ones included; upper bound for small corpora."""
+    """Subwords of the source language, special ones included. Where the corpus has fewer, unigram
+    has those and bpe is refused."""
     tgt_vocab_size: int = 8000
     """Subwords of the target language; must equal `src_vocab_size` when joint."""
     byte_fallback: bool = True
@@ -130,7 +143,7 @@ class SubwordConfig:
     """Unicode normalisation before segmentation."""
 
     def __post_init__(self) -> None:
-        known_choices("data.subwords", self)
+        check_kinds("data.subwords", self)
         for name in ("src_vocab_size", "tgt_vocab_size"):
             at_least(f"data.subwords.{name}", getattr(self, name), 8)
         if self.joint and self.src_vocab_size != self.tgt_vocab_size:
@@ -146,8 +159,8 @@ class SubwordSampling:
     """Another segmentation of every training sentence in every epoch; None is the best one always.
 
     With unigram subwords the strength is the exponent alpha of the segmentation's probability (Kudo
-    2018, section 3.2): 1 follows the model, towards 0 all are equally likely; 0.2 is usual. With
-    BPE it is the share of merges left out (Provilkova et al. 2020): 0.1 is usual.
+    2018, section 3.3): 1 follows the model, towards 0 all are equally likely; 0.2 is usual. With
+    BPE it is the share of merges left out (Provilkov et al. 2020): 0.1 is usual.
     """
 
     src: float | None = None
@@ -184,6 +197,7 @@ class Sampling:
     """Another seed gives other translations."""
 
     def __post_init__(self) -> None:
+        check_kinds("search.sampling", self)
         within("search.sampling.temperature", self.temperature, math.inf)
         within("search.sampling.top_p", self.top_p, 1)
         if self.top_k is not None:
@@ -201,6 +215,7 @@ class Diversity:
     in the same place; scores do not count it."""
 
     def __post_init__(self) -> None:
+        check_kinds("search.diversity", self)
         at_least("search.diversity.groups", self.groups, 1)
         at_least("search.diversity.strength", self.strength, 0)
 
@@ -225,7 +240,7 @@ class SearchConfig:
     """A translation has at least so many subwords; the limits below win."""
     max_target_length: int | None = None
     """A translation has at most so many subwords, and what the next two settings allow; null for
-    these alone."""
+    these alone. Terms that it must hold are added to both."""
     max_length_ratio: float = 2.0
     """A translation and its end token have at most ratio * (source subwords) + offset subwords."""
     max_length_offset: int = 10
@@ -240,7 +255,7 @@ class SearchConfig:
     """Sample instead; null for search."""
 
     def __post_init__(self) -> None:
-        known_choices("search", self)
+        check_kinds("search", self)
         at_least("search.beam", self.beam, 1)
         at_least("search.n_best", self.n_best, 1)
         at_least("search.alpha", self.alpha, 0)
@@ -265,6 +280,12 @@ class SearchConfig:
                     f"has none; use one of the two."
                 )
             return
+        if groups > 1 and self.coverage_penalty:
+            raise ConfigError(
+                f"search.coverage_penalty={self.coverage_penalty} chooses among all hypotheses, "
+                f"but search.diversity.groups={groups} are searched for the best of each; use one "
+                f"of the two."
+            )
         if self.n_best > self.beam:
             raise ConfigError(
                 f"search.n_best={self.n_best} is more than search.beam={self.beam}; "
@@ -288,11 +309,16 @@ class SearchConfig:
         return min(relative, max(self.max_target_length, prefix_length) + 1)
 
 
-def known_choices(group: str, settings: object) -> None:
-    """Raise ConfigError unless every setting of a `Literal` type is one of its choices."""
+def check_kinds(group: str, settings: object) -> None:
+    """Raise ConfigError unless every setting of a `Literal` type is one of its choices, and every
+    one of type `int` or `int | None` a whole number, or None."""
     for name, kind in get_type_hints(type(settings)).items():
+        setting, value = f"{group}.{name}", getattr(settings, name)
         if get_origin(kind) is Literal:
-            one_of(f"{group}.{name}", getattr(settings, name), get_args(kind))
+            one_of(setting, value, get_args(kind))
+        elif kind in (int, int | None) and type(value) not in (int, *get_args(kind)):
+            null = ", or null" if get_args(kind) else ""
+            raise ConfigError(f"{setting}={value} is out of range; use a whole number{null}.")
 
 
 def one_of(setting: str, value: object, choices: Collection[object]) -> None:

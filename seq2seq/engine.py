@@ -6,7 +6,7 @@ hands to a Translator.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -75,6 +75,23 @@ class ScoringEngine(Engine, Protocol):
         pair the log-probabilities (T,) of the translation's tokens, the end token last, in fp32."""
 
 
+QUESTIONS = {
+    "log_probs": "how likely each token is",
+    "cross_attention": "where each layer and head looks",
+}
+"""What some engines can be asked besides to search."""
+
+
+def asked(engine: Engine, question: str) -> Callable[..., Any]:
+    """The method of an engine that answers; ConfigError where it has none."""
+    answer: Callable[..., Any] | None = getattr(engine, question, None)
+    if answer is None:
+        raise ConfigError(
+            f"{type(engine).__name__} does not tell {QUESTIONS[question]}; the native engine does."
+        )
+    return answer
+
+
 def searches_beside_caller(device: torch.device) -> int:
     """What `Engine.parallel` is for searches with torch: a GPU's leave the caller time to prepare
     the next batch; a CPU's need all cores and are in the caller's thread.
@@ -86,16 +103,15 @@ def searches_beside_caller(device: torch.device) -> int:
     return 0 if device.type == "cpu" else 1
 
 
-def check_lengths(engine: Engine, encoded: Sequence[Sequence[int]], what: str, first: int) -> None:
-    """Raise SentenceError for what is longer than the engine takes; `first` is the number of the
-    first line."""
-    longest = engine.max_length
-    for number, ids in enumerate(encoded, start=first):
-        if longest is not None and len(ids) + 1 > longest:
-            raise SentenceError(
-                f"{what} {number} has {len(ids) + 1} subwords, the end token counted, but this "
-                f"model's positions end at {longest}; split the sentence."
-            )
+def check_length(
+    ids: Sequence[int], what: str, longest: int | None, bound: str = "this model's positions end at"
+) -> None:
+    """Raise SentenceError for what has more than `longest` subwords, the end token counted."""
+    if longest is not None and len(ids) >= longest:
+        raise SentenceError(
+            f"{what} has {len(ids) + 1} subwords, the end token counted, but {bound} {longest}; "
+            f"shorten or split it."
+        )
 
 
 def search(
@@ -132,10 +148,8 @@ def limits_of(batch: Sequence[Request], config: SearchConfig, max_length: int | 
     model's own positions end at `max_length`."""
 
     def limit(request: Request) -> int:
-        most, constraint = (
-            config.max_length(len(request.src), len(request.prefix)),
-            request.constraint,
-        )
+        constraint = request.constraint
+        most = config.max_length(len(request.src), len(request.prefix))
         most += 0 if constraint is None else constraint.standing(constraint.start).rest
         return most if max_length is None else min(most, max_length)
 

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_card import model_card
-from seq2seq.model_folder import CONFIG, WEIGHTS, find_model, model_config, read_description
+from seq2seq.model_folder import WEIGHTS, find_model, read_description
 from seq2seq.provenance import (
     CARD,
     PROVENANCE,
@@ -56,12 +56,12 @@ def load_card(path: str | Path) -> str:
 def load_facts(path: str | Path) -> dict[str, Any]:
     """All that is known of the model at `path`: what it is, and its provenance."""
     folder = find_model(path)
-    description = read_description(folder / CONFIG)
+    config, src_lang, tgt_lang = read_description(folder)
     return {
-        "src_lang": description["src_lang"],
-        "tgt_lang": description["tgt_lang"],
+        "src_lang": src_lang,
+        "tgt_lang": tgt_lang,
         "parameters": _count_parameters(folder / WEIGHTS),
-        "architecture": dataclasses.asdict(model_config(description["model"], folder / CONFIG)),
+        "architecture": dataclasses.asdict(config),
         **load_provenance(folder),
     }
 
@@ -78,10 +78,9 @@ def as_parent(path: str | Path) -> Parent:
 
 def _rendered(folder: Path, provenance: Provenance) -> str:
     """The card of a model that is there."""
-    description = read_description(folder / CONFIG)
-    config = model_config(description["model"], folder / CONFIG)
-    languages = description["src_lang"], description["tgt_lang"]
-    return model_card(config, _count_parameters(folder / WEIGHTS), languages, provenance)
+    config, src_lang, tgt_lang = read_description(folder)
+    parameters = _count_parameters(folder / WEIGHTS)
+    return model_card(config, parameters, (src_lang, tgt_lang), provenance)
 
 
 def _count_parameters(weights: Path) -> int:

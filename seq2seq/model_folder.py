@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -122,8 +122,7 @@ def load_model(
 ) -> SavedModel:
     """Read a model folder; a missing or damaged file is a ModelFolderError that names it."""
     folder = find_model(path)
-    description = read_description(folder / CONFIG)
-    config = model_config(description["model"], folder / CONFIG)
+    config, src_lang, tgt_lang = read_description(folder)
     weights = _read_weights(folder / WEIGHTS)
     network = network_of(folder / WEIGHTS, config, weights, rates=rates, attention=attention)
     src, tgt = load_subwords(folder)
@@ -133,7 +132,7 @@ def load_model(
             raise ModelFolderError(
                 f"{folder / name} has {len(subwords)} subwords but {CONFIG} says {size}."
             )
-    return SavedModel(network, src, tgt, description["src_lang"], description["tgt_lang"])
+    return SavedModel(network, src, tgt, src_lang, tgt_lang)
 
 
 def load_together(
@@ -161,13 +160,18 @@ def load_subwords(folder: Path) -> tuple[Subwords, Subwords]:
     return Subwords.load(folder / SRC_SUBWORDS), Subwords.load(folder / TGT_SUBWORDS)
 
 
-def load_languages(folder: Path) -> tuple[str, str]:
-    """Codes of the source and the target language of a model folder, "" where none was given."""
-    description = read_description(folder / CONFIG)
-    return description["src_lang"], description["tgt_lang"]
+class ModelDescription(NamedTuple):
+    """What the configuration of a model folder says."""
+
+    config: ModelConfig
+    src_lang: str
+    """Code of the source language, "" where none was given."""
+    tgt_lang: str
 
 
-def read_description(path: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> ModelDescription:
+    """ModelFolderError names a configuration that is damaged."""
+    path = folder / CONFIG
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -180,7 +184,8 @@ def read_description(path: Path) -> dict[str, Any]:
     missing = {"src_lang", "tgt_lang", "model"} - description.keys()
     if missing:
         raise ModelFolderError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}.")
-    return dict(description)
+    config = model_config(description["model"], path)
+    return ModelDescription(config, description["src_lang"], description["tgt_lang"])
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ holds, key by key. Standard library only.
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import (
     Any,
@@ -26,6 +26,9 @@ from seq2seq.errors import ModelFolderError
 PROVENANCE, CARD = "provenance.json", "README.md"
 FORMAT_VERSION = 1
 
+TERMS = "SOURCE.md"
+"""Beside a corpus: where it is from, its licence, whom to name; `seq2seq fetch` writes one. That of
+one file alone is FILE.SOURCE.md; `seq2seq distill` writes one."""
 Role = Literal["train", "validation", "test"]
 
 
@@ -179,28 +182,43 @@ def with_command(provenance: Provenance, *words: object) -> Provenance:
     return {**provenance, "commands": [*provenance.get("commands", []), command]}
 
 
+def terms_paths(file: Path) -> list[Path]:
+    """Where the terms of a corpus file may stand: those of its folder, and its own."""
+    return [file.with_name(TERMS), file.with_name(f"{file.name}.{TERMS}")]
+
+
 def with_corpora(
     provenance: Provenance, corpora: Sequence[Corpus], terms: dict[str, str]
 ) -> Provenance:
-    """With these, each in the place of one of the same role and name."""
+    """With these, each in the place of one of the same role and name, and their terms."""
     new = {(corpus["role"], corpus.get("name")): corpus for corpus in corpora}
     old = provenance.get("data", [])
     data = [new.pop((corpus["role"], corpus.get("name")), corpus) for corpus in old]
-    return {
-        **provenance,
-        "data": [*data, *new.values()],
-        "terms": {**provenance.get("terms", {}), **terms},
-    }
+    data += new.values()
+    left = _terms_of(data, provenance.get("terms", {}))
+    return {**provenance, "data": data, "terms": {**left, **terms}}
 
 
 def without_scores(provenance: Provenance) -> Provenance:
-    """For other weights: no scores, and no corpora that were there for scores only."""
-    kept = [{**each} for each in provenance.get("data", []) if each["role"] != "test"]
+    """For other weights: no scores, and no corpora, with their terms, that were there for scores
+    only."""
+    left = provenance.copy()
+    kept = [each.copy() for each in provenance.get("data", []) if each["role"] != "test"]
     for corpus in kept:
-        for key in ("scores", "search"):
-            corpus.pop(key, None)
-    left = {**provenance, "data": kept} if "data" in provenance else provenance
-    return cast(Provenance, left)
+        corpus.pop("scores", None)
+        corpus.pop("search", None)
+    if "data" in left:
+        left["data"] = kept
+    if "terms" in left:
+        left["terms"] = _terms_of(kept, left["terms"])
+    return left
+
+
+def _terms_of(corpora: Iterable[Corpus], terms: Mapping[str, str]) -> dict[str, str]:
+    """Those that are terms of one of these corpora."""
+    files = [Path(file["path"]) for corpus in corpora for file in corpus["files"]]
+    paths = {path for file in files for path in terms_paths(file)}
+    return {path: text for path, text in terms.items() if Path(path) in paths}
 
 
 def _misfit(value: Any, kind: Any, where: str) -> str:
@@ -215,7 +233,8 @@ def _misfit(value: Any, kind: Any, where: str) -> str:
         parts = [(value[k], hints[k], f"{where}.{k}") for k in hints if fits and k in value]
     elif get_origin(kind) is list:
         fits = isinstance(value, list)
-        parts = [(x, get_args(kind)[0], f"{where}[{i}]") for i, x in enumerate(value) if fits]
+        items = enumerate(value if fits else [])
+        parts = [(x, get_args(kind)[0], f"{where}[{i}]") for i, x in items]
     elif get_origin(kind) is dict:
         fits = isinstance(value, dict)
         parts = [(x, get_args(kind)[1], f"{where}.{k}") for k, x in value.items()] if fits else []

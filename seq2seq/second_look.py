@@ -6,16 +6,16 @@ subwords of the search that are looked at.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 
 from seq2seq.config import EOS_ID
 from seq2seq.data.batch import batches
 from seq2seq.decoding.alignment import Links, align
-from seq2seq.engine import Engine, ScoringEngine, check_lengths
-from seq2seq.errors import ConfigError
+from seq2seq.engine import Engine, asked, check_length
+from seq2seq.errors import SentenceError
 from seq2seq.text.subwords import Subwords
 from seq2seq.translation import BLANK, Translation
 
@@ -49,25 +49,12 @@ class AttentionMap(NamedTuple):
     src[s]; sums to 1 over s."""
 
 
-@runtime_checkable
-class LookingEngine(ScoringEngine, Protocol):
-    """An engine that can be asked."""
-
-    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
-        """The same batch -> of each pair the weights (L, H, T, S), end tokens counted."""
-
-
 class SecondLook:
     """Asks an engine about sentences and their translations, line by line, blank ones too."""
 
     def __init__(
         self, engine: Engine, src_subwords: Subwords, tgt_subwords: Subwords, batch_tokens: int
     ) -> None:
-        if not isinstance(engine, LookingEngine):
-            raise ConfigError(
-                f"{type(engine).__name__} does not tell how likely a token is, nor where the model "
-                f"looks: token scores, alignments and attention are the native engine's."
-            )
         self.engine, self.batch_tokens = engine, batch_tokens
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
 
@@ -75,9 +62,9 @@ class SecondLook:
         self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
     ) -> list[TokenScores]:
         """`first` is the number of the first line in errors. A BLANK translation has no tokens."""
-        src, tgt = self._src(sentences, first), self._tgt(translations, first)
+        src, tgt = self._encoded(sentences, translations, first)
         found: dict[int, TokenScores] = {}
-        for index, log_probs in self._looks(self.engine.log_probs, src, tgt):
+        for index, log_probs in self._looks("log_probs", src, tgt):
             tokens = self.tgt_subwords.pieces([*tgt[index], EOS_ID])
             found[index] = TokenScores(tokens, log_probs.tolist())
         nothing = TokenScores([], [])
@@ -89,9 +76,9 @@ class SecondLook:
         self, sentences: Sequence[str], translations: Sequence[str | Translation]
     ) -> list[Links]:
         """Words are what stands between spaces, in the texts as given."""
-        src, tgt = self._src(sentences), self._tgt(translations)
+        src, tgt = self._encoded(sentences, translations)
         found: dict[int, Links] = {}
-        for index, weights in self._looks(self.engine.cross_attention, src, tgt):
+        for index, weights in self._looks("cross_attention", src, tgt):
             said = translations[index]
             src_words = self.src_subwords.written_words(sentences[index])
             tgt_words = (
@@ -106,9 +93,9 @@ class SecondLook:
         self, sentences: Sequence[str], translations: Sequence[str | Translation]
     ) -> list[AttentionMap]:
         """Where the model looks while it says these translations."""
-        src, tgt = self._src(sentences), self._tgt(translations)
+        src, tgt = self._encoded(sentences, translations)
         found: dict[int, AttentionMap] = {}
-        for index, weights in self._looks(self.engine.cross_attention, src, tgt):
+        for index, weights in self._looks("cross_attention", src, tgt):
             found[index] = AttentionMap(
                 self.tgt_subwords.decode(tgt[index]),
                 self.src_subwords.pieces([*src[index], EOS_ID]),
@@ -117,27 +104,30 @@ class SecondLook:
             )
         return [found[index] for index in range(len(src))]
 
-    def _src(self, sentences: Sequence[str], first: int = 1) -> list[list[int]]:
-        ids = self.src_subwords.encode_all(sentences)
-        check_lengths(self.engine, ids, "sentence", first)
-        return ids
-
-    def _tgt(self, translations: Sequence[str | Translation], first: int = 1) -> list[Ids]:
+    def _encoded(
+        self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
+    ) -> tuple[list[list[int]], list[Ids]]:
+        if len(sentences) != len(translations):
+            raise SentenceError(
+                f"sentences: {len(sentences)}, but translations: {len(translations)}; translation "
+                f"n must be one of sentence n."
+            )
         texts = [each if isinstance(each, str) else each.text for each in translations]
-        ids: list[Ids] = [*self.tgt_subwords.encode_all(texts)]
+        src = self.src_subwords.encode_all(sentences)
+        tgt: list[Ids] = [*self.tgt_subwords.encode_all(texts)]
         for index, each in enumerate(translations):
             if isinstance(each, Translation) and each.tokens is not None:
-                ids[index] = each.tokens
-        check_lengths(self.engine, ids, "translation", first)
-        return ids
+                tgt[index] = each.tokens
+        for what, encoded in (("sentence", src), ("translation", tgt)):
+            for number, ids in enumerate(encoded, start=first):
+                check_length(ids, f"{what} {number}", self.engine.max_length)
+        return src, tgt
 
     def _looks(
-        self,
-        look: Callable[[Sequence[Ids], Sequence[Ids]], list[Tensor]],
-        src: Sequence[Ids],
-        tgt: Sequence[Ids],
+        self, question: str, src: Sequence[Ids], tgt: Sequence[Ids]
     ) -> Iterator[tuple[int, Tensor]]:
         """The index of each pair and what was seen, as soon as it is: attention maps are large."""
+        look = asked(self.engine, question)
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(src, tgt, strict=True)]
         for batch in batches(lengths, self.batch_tokens):
             seen = look([src[i] for i in batch], [tgt[i] for i in batch])

@@ -13,6 +13,9 @@ class Sentence:
     """The translation begins with these words; its last one may be the beginning of a word."""
     terms: Sequence[str] = ()
     """The translation holds each of these exactly as often as it is listed."""
+    origins: Sequence[int | None] = ()
+    """For each of the terms, where in the cleaned text what it translates begins, by character: it
+    is asked for there if the sentence is split. None, or none at all, where nobody knows."""
     number: int | None = None
     """Its place in the whole input, from 0, that random draws follow from; None where that is its
     place in the list."""

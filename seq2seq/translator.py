@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Literal
 
@@ -16,13 +16,14 @@ from seq2seq.config import UNK_ID, AttentionForm, SearchConfig, at_least, one_of
 from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
-from seq2seq.engine import Engine, NativeEngine
+from seq2seq.engine import Engine, NativeEngine, check_length
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
 from seq2seq.nn.packed import pack
 from seq2seq.pipeline import Line, Pipeline, searchers
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence
+from seq2seq.text.normalize import clean
 from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
 from seq2seq.text.terms import Terms, shared
@@ -59,10 +60,13 @@ class Translator:
         the engine takes. A longer one is split, each piece translated alone, or an error."""
         one_of("too_long", too_long, ("split", "error"))
         at_least("batch_tokens", batch_tokens, 1)
+        if max_length is not None:
+            at_least("max_length", max_length, 2)
         self.engine, self.config = engine, config or SearchConfig()
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
         self.batch_tokens, self.too_long = batch_tokens, too_long
-        self.max_length = min(filter(None, (max_length, engine.max_length)), default=None)
+        bounds = [each for each in (max_length, engine.max_length) if each is not None]
+        self.max_length = min(bounds, default=None)
         self._pool = searchers(engine.parallel)
 
     @classmethod
@@ -184,35 +188,36 @@ class Translator:
         return SecondLook(self.engine, self.src_subwords, self.tgt_subwords, self.batch_tokens)
 
     def _line(self, sentence: str | Sentence, number: int) -> Line:
+        if not isinstance(sentence, str | Sentence):
+            kind = type(sentence).__name__
+            raise SentenceError(f"sentence {number} is of type {kind}; give a str or a Sentence.")
         whole = Sentence(sentence) if isinstance(sentence, str) else sentence
         place = number - 1 if whole.number is None else whole.number
         request = self._request(whole, place)
-        self._check_positions(request.prefix, f"prefix {number}")
+        check_length(request.prefix, f"prefix {number}", self.engine.max_length)
         if UNK_ID in request.prefix:
             raise SentenceError(
                 f"prefix {number} {whole.prefix!r} has a character that this model cannot write; "
                 f"leave it out, or train with data.subwords.byte_fallback=true."
             )
-        if self._fits(request.src):
-            return Line(number, [request] if request.src else [])
-        if self.too_long == "split":
-            texts = split(whole.text, lambda text: self._fits(self.src_subwords.encode(text)))
-            pieces = [
-                self._request(Sentence(text, prefix, terms), place, piece)
-                for piece, (text, prefix, terms) in enumerate(
-                    zip(
-                        texts,
-                        chain([whole.prefix], repeat("")),
-                        shared(whole.terms, texts),
-                        strict=False,
-                    )
-                )
-            ]
-            pieces = [piece for piece in pieces if piece.src]
+        if not self._fits(request.src) and self.too_long == "split":
+            pieces = self._pieces(whole, place)
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
-        self._check_positions(request.src, f"sentence {number}")
-        raise _too_long(request.src, f"sentence {number}", f"max_length is {self.max_length}")
+        check_length(request.src, f"sentence {number}", self.engine.max_length)
+        check_length(request.src, f"sentence {number}", self.max_length, "max_length is")
+        return Line(number, [request] if request.src else [])
+
+    def _pieces(self, whole: Sentence, place: int) -> list[Request]:
+        """The pieces of a sentence that is too long."""
+        parts = split(clean(whole.text), lambda text: self._fits(self.src_subwords.encode(text)))
+        prefixes = [whole.prefix, *repeat("", len(parts) - 1)]
+        shares = shared(whole.terms, whole.origins, parts)
+        pieces = [
+            self._request(Sentence(part.text, prefix, terms), place, piece)
+            for piece, (part, prefix, terms) in enumerate(zip(parts, prefixes, shares, strict=True))
+        ]
+        return [piece for piece in pieces if piece.src]
 
     def _request(self, sentence: Sentence, line: int, piece: int = 0) -> Request:
         src = self.src_subwords.encode(sentence.text)
@@ -242,22 +247,11 @@ class Translator:
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
 
-    def _check_positions(self, ids: Sequence[int], what: str) -> None:
-        longest = self.engine.max_length
-        if longest is not None and len(ids) >= longest:
-            raise _too_long(ids, what, f"this model's positions end at {longest}")
-
 
 def _check_list(name: str, texts: Iterable[object]) -> None:
     """Raise SentenceError for a single str, whose letters would be taken for sentences."""
     if isinstance(texts, str):
         raise SentenceError(f"{name}={texts!r} is one str; give a list of {name}.")
-
-
-def _too_long(ids: Sequence[int], what: str, limit: str) -> SentenceError:
-    return SentenceError(
-        f"{what} has {len(ids) + 1} subwords, the end token counted, but {limit}; split it."
-    )
 
 
 def load_engine(

@@ -18,7 +18,7 @@ from seq2seq.config import SearchConfig
 from seq2seq.data.batch import Ids
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
-from seq2seq.engine import Engine
+from seq2seq.engine import Engine, asked
 from seq2seq.errors import ConfigError
 
 WORTH_WORKERS, MOST_WORKERS = 200_000, 8
@@ -114,10 +114,7 @@ def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> 
         while True:
             question, *arguments = connection.recv()
             try:
-                if not hasattr(engine, question):
-                    name = type(engine).__name__
-                    raise ConfigError(f"{name} has no {question}; the native engine has.")
-                connection.send(getattr(engine, question)(*arguments))
+                connection.send(asked(engine, question)(*arguments))
             except Exception as error:
                 error.add_note("".join(format_exception(error)))
                 connection.send(error)

@@ -67,7 +67,8 @@ LIBRARIES = {
     "jsonargparse":      "apps.train apps.train_settings",
     "sentencepiece":     "text",
     "sacrebleu":         "evaluation",
-    "safetensors":       "model_folder model_facts interop.huggingface_source",
+    "safetensors":       "model_folder model_facts interop.huggingface_source "
+                         "interop.huggingface_engine",
     "yaml":              "model_card interop.joeynmt_source apps.experiment",
     "tqdm":              "apps",
     "zstandard":         "data.lines",

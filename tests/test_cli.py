@@ -45,6 +45,17 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     assert f"usage: seq2seq {verb}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ["translate --help", "distill --none", "score --help", "translate run in --max-length 1"],
+)
+def test_help_and_mistakes_do_not_wait_for_torch(arguments: str) -> None:
+    done = run(sys.executable, "-X", "importtime", "-m", "seq2seq", *arguments.split())
+    brought = re.findall(r"^import time: .*\| +(\S+)$", done.stderr, re.MULTILINE)
+    assert "argparse" in brought
+    assert "torch" not in brought
+
+
 def test_an_unknown_verb_is_one_line_that_lists_the_choices(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

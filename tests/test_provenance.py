@@ -11,6 +11,7 @@ import pytest
 from seq2seq.errors import ModelFolderError
 from seq2seq.provenance import (
     Corpus,
+    File,
     Provenance,
     read_provenance,
     with_command,
@@ -107,6 +108,8 @@ def test_a_damaged_fact_is_named(
         (b"\xff", "cannot be read"),
         (b"[]", "format_version=None"),
         (b'{"format_version": 2}', "format_version=2; this seq2seq reads 1"),
+        (b'{"format_version": 1, "commands": 5}', "is damaged: commands is 5"),
+        (b'{"format_version": 1, "data": null}', "is damaged: data is None"),
     ],
 )
 def test_a_file_that_holds_no_facts_is_named(tmp_path: Path, content: bytes, said: str) -> None:
@@ -124,11 +127,28 @@ def test_a_corpus_takes_the_place_of_the_one_with_its_role_and_name() -> None:
     assert FACTS["data"][1] == SCORED
 
 
+def test_terms_go_with_the_corpus_that_another_one_replaces() -> None:
+    elsewhere: Corpus = {**SCORED, "files": [{"path": "new/a", "sha256": "2" * 64}]}
+    once = with_corpora({}, [elsewhere], {"new/SOURCE.md": "new", "new/a.SOURCE.md": "of a"})
+    assert once["terms"] == {"new/SOURCE.md": "new", "new/a.SOURCE.md": "of a"}
+    assert with_corpora(once, [SCORED], {"SOURCE.md": "text"})["terms"] == {"SOURCE.md": "text"}
+
+
 def test_without_scores_nothing_of_an_evaluation_is_left() -> None:
     validation: Corpus = {**SCORED, "role": "validation"}
-    found = without_scores({**FACTS, "data": [*FACTS["data"], validation]})
+    files: list[File] = [{"path": path, "sha256": "2" * 64} for path in ("tested/a", "c")]
+    tested: Corpus = {**SCORED, "files": files}
+    terms = {
+        "SOURCE.md": "text",
+        "tested/SOURCE.md": "of a test set alone",
+        "c.SOURCE.md": "of a file that was tested, beside those that are kept",
+    }
+    found = without_scores(
+        {**FACTS, "data": [FACTS["data"][0], tested, validation], "terms": terms}
+    )
     bare = {key: SCORED[key] for key in ("name", "pairs", "files")}
     assert found["data"] == [FACTS["data"][0], {"role": "validation", **bare}]
+    assert found["terms"] == {"SOURCE.md": "text"}
     assert without_scores({}) == {}
     assert "scores" in validation
 

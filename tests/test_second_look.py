@@ -138,10 +138,19 @@ def test_too_long_a_line_is_named_by_its_number_in_the_whole() -> None:
         learned.align(["kare"], [long])
 
 
+def test_as_many_translations_as_sentences_are_looked_at() -> None:
+    translator = random_translator()
+    for ask in (translator.score, translator.align, translator.attention):
+        with pytest.raises(SentenceError, match=r"^sentences: 2, but translations: 1; .* n\.$"):
+            ask(["kare", "mino"], ["tosu"])
+
+
 def test_another_engine_is_not_asked_what_it_cannot_tell() -> None:
     translator = Translator(Echo(), subwords(), subwords())
-    for ask in (translator.score, translator.align, translator.attention):
-        with pytest.raises(ConfigError, match="Echo does not tell how likely a token is"):
+    with pytest.raises(ConfigError, match="Echo does not tell how likely each token is"):
+        translator.score(["kare"], ["kare"])
+    for ask in (translator.align, translator.attention):
+        with pytest.raises(ConfigError, match="Echo does not tell where each layer and head looks"):
             ask(["kare"], ["kare"])
 
 

@@ -3,18 +3,24 @@
 import argparse
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from test_translator import TEXTS, random_network, searching
+from test_translator import TEXTS, Echo, random_network, searching
 
-from seq2seq.apps.term_flags import add_term_flags
+from seq2seq import translator as translator_module
+from seq2seq.apps.rows import Line
+from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.cli import main
-from seq2seq.config import SubwordConfig
+from seq2seq.config import SearchConfig, SubwordConfig
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NativeEngine
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
+from seq2seq.text.glossary import Glossary
 from seq2seq.text.subwords import Subwords, train_subwords
 from seq2seq.text.terms import not_held
 from seq2seq.translator import Translator
@@ -56,6 +62,30 @@ def test_every_term_is_there_as_often_as_listed_and_other_sentences_do_not_notic
     assert not [s for s, text in zip(sentences, found, strict=True) if not_held(s.terms, text)]
     assert found[::4] == translator.translate(TEXTS[:12:4])
     assert found[1] == translator.translate(sentences[1:2])[0]
+
+
+def test_the_terms_of_a_split_line_are_asked_for_where_their_sources_stand(
+    model: SavedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator_module, "Terms", lambda terms, _: sorted(terms))
+    asked: list[tuple[str, object]] = []
+
+    subwords = model.src_subwords
+
+    class Recorder(Echo):
+        def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
+            for each in sorted(batch, key=lambda each: each.place):
+                asked.append((subwords.decode(each.src), each.constraint))
+            return super().search(batch, config)
+
+    pieces = ["kare tosu mino tosu.", f"karela {TAG} tosu karela.", "mire kasu; toreno tola."]
+    limit = max(len(subwords.encode(piece)) for piece in pieces) + 1
+    translator = Translator(Recorder(), subwords, subwords, max_length=limit)
+    sentence = Sentence("\x00 " + " ".join(pieces), terms=["mino"])
+    requirements = Requirements(Glossary({"toreno": "Tor", "tosu": "Haus"}), ("tag",))
+    translator.translate([requirements.of_line(Line(sentence, {})).sentence])
+    wanted = ["Haus", "Haus", "mino"], [TAG, "Haus"], ["Tor"]
+    assert asked == list(zip(pieces, wanted, strict=True))
 
 
 def translated(

@@ -371,7 +371,7 @@ def test_a_sentence_that_is_too_long_is_translated_piece_by_piece() -> None:
     length = len(subwords().encode(sentences[2])) + 1
     config = searching(3, n_best=2)
     fitting = split(long, lambda text: len(subwords().encode(text)) + 1 <= length)
-    alone = random_translator(config).n_best(fitting)
+    alone = random_translator(config).n_best([piece.text for piece in fitting])
     found = random_translator(config, max_length=length).n_best(["mino", long])
     assert [translation.pieces for translation in found[0]] == [1, 1]
     for rank, whole in enumerate(found[1]):
@@ -460,9 +460,18 @@ def test_a_string_is_not_taken_for_a_list_of_its_letters(
         ask(random_translator())
 
 
-def test_a_batch_of_no_tokens_is_named() -> None:
-    with pytest.raises(ConfigError, match="batch_tokens=0 is out of range"):
-        Translator(NativeEngine(random_network()), subwords(), subwords(), batch_tokens=0)
+@pytest.mark.parametrize("wrong", [None, b"kare", 7, ["kare"]])
+def test_what_is_no_sentence_is_named_by_its_number_and_type(wrong: Any) -> None:
+    with pytest.raises(SentenceError, match=f"^sentence 2 is of type {type(wrong).__name__}; give"):
+        random_translator().translate(["kare", wrong])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("batch_tokens", 0), ("max_length", 0), ("max_length", 1)]
+)
+def test_a_bound_that_leaves_no_room_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name}={value} is out of range"):
+        random_translator(**{name: value})
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus", "", "cpu:x"])

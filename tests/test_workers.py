@@ -80,7 +80,7 @@ def test_errors_of_a_worker_are_raised_here(workers: WorkersEngine) -> None:
 
 
 def test_what_an_engine_cannot_be_asked_is_told(workers: WorkersEngine) -> None:
-    with pytest.raises(ConfigError, match="Obedient has no log_probs; the native engine has"):
+    with pytest.raises(ConfigError, match="Obedient does not tell how likely each token is"):
         workers.log_probs([[8]], [[8]])
 
 

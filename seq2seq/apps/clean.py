@@ -15,11 +15,12 @@ from pathlib import Path
 from seq2seq.apps.corpus_flags import (
     add_corpus_flags,
     add_limits,
-    check_limits,
     corpus_files,
+    limits_of,
     progress,
 )
 from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
+from seq2seq.data.corpus import files_of
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import PACKERS
 from seq2seq.data.output import check_not_taken, in_place
@@ -67,16 +68,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Sort every pair into one of the outputs, tell how many went where."""
-    check_limits(args)
-    _check(args)
-    outputs: list[Path] = [*args.output, args.rejected]
+    limits = limits_of(args)
+    files = corpus_files("SRC TGT", args.corpus, args)
+    _check(args, files_of(files, src_lang=args.src_lang, tgt_lang=args.tgt_lang))
+    # A link stays one: what it leads to is replaced.
+    outputs = [x if in_place(x) else x.resolve() for x in (*args.output, args.rejected)]
     cleaning = Cleaning(
-        files=corpus_files("SRC TGT", args.corpus, args),
+        files=files,
         rules=args.rules,
         against=args.against,
         languages=(args.src_lang, args.tgt_lang),
-        max_words=args.max_words,
-        max_ratio=args.max_ratio,
+        limits=limits,
     )
     unfinished = {
         path: path.with_name(f".{path.name}.unfinished") for path in outputs if not in_place(path)
@@ -98,7 +100,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{'kept':12} {counts['']:>9,} of {total:,}", file=sys.stderr)
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace, read: list[Path]) -> None:
     """Nothing may be overwritten that is read, or written twice."""
     if args.against and "overlap" not in args.rules:
         raise ConfigError("--against needs the rule overlap; add it to --rules.")
@@ -106,7 +108,7 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError("--rules overlap needs --against, the sentences not to overlap with.")
     for path in filter(reader_of, args.against):
         raise ConfigError(f"--against {path} holds both sides of a corpus; give text files.")
-    taken = [*args.corpus, *args.against]
+    taken = [*read, *args.against]
     src, tgt = args.output
     for flag, path in (("--output", src), ("--output", tgt), ("--rejected", args.rejected)):
         check_not_taken(flag, path, taken)

@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 from seq2seq.config import at_least
 from seq2seq.data.corpus import CorpusFiles, Pair
+from seq2seq.data.normal import SLACK, Limits
 from seq2seq.errors import ConfigError
 
 
@@ -17,26 +18,28 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         "--max-words",
         metavar="N",
         type=int,
-        default=200,
-        help="of a side; characters where words are not spaced (default: 200)",
+        default=Limits.max_words,
+        help=f"of a side; characters where words are not spaced (default: {Limits.max_words})",
     )
     parser.add_argument(
         "--max-ratio",
         metavar="X",
         type=float,
-        default=3.0,
-        help="of the lengths of the sides, the corpus's own median ratio counting as 1 and both "
-        "being 10 characters longer than they are (default: 3)",
+        default=Limits.max_ratio,
+        help=f"of the lengths of the sides, the corpus's own median ratio counting as 1 and both "
+        f"being {SLACK} characters longer than they are (default: {Limits.max_ratio:g})",
     )
 
 
-def check_limits(args: argparse.Namespace) -> None:
+def limits_of(args: argparse.Namespace) -> Limits:
+    """ConfigError where a limit would reject everything."""
     at_least("--max-words", args.max_words, 1)
     if not args.max_ratio >= 1:
         raise ConfigError(
             f"--max-ratio {args.max_ratio} must be at least 1, which rejects all but pairs of the "
-            f"usual ratio; the default is 3."
+            f"usual ratio; the default is {Limits.max_ratio:g}."
         )
+    return Limits(max_words=args.max_words, max_ratio=args.max_ratio)
 
 
 def add_corpus_flags(parser: argparse.ArgumentParser) -> None:

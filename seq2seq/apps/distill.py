@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice, tee
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
 
 from seq2seq.apps import mbr
 from seq2seq.apps.corpus_flags import add_corpus_flags, corpus_files
@@ -30,15 +33,16 @@ from seq2seq.apps.rows import decimal
 from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.data.formats import reader_of
-from seq2seq.data.lines import read_lines
-from seq2seq.data.origin import terms_beside, terms_of
-from seq2seq.data.output import Output
-from seq2seq.distillation import Distillation
+from seq2seq.data.lines import read_lines, refuse_pipe
+from seq2seq.data.origin import terms_beside
+from seq2seq.data.output import Output, write
 from seq2seq.errors import ConfigError
-from seq2seq.interop.targets import languages
 from seq2seq.model_card import quoted
-from seq2seq.reports.files import write
+from seq2seq.provenance import terms_paths
 from seq2seq.text.normalize import clean
+
+if TYPE_CHECKING:
+    from seq2seq.distillation import Distillation
 
 LINE_COLUMN = 2
 """Of a row, from 0."""
@@ -77,6 +81,8 @@ def run(args: argparse.Namespace) -> None:
         lines, size = lines + 1, size + len(pair.src.encode())
     terms = _terms(args)
     translator = load_translator(args, config, size)
+    from seq2seq.distillation import Distillation
+
     utility = mbr.utility_for(args.closest, args.model) if args.closest else None
     distillation = Distillation(translator, utility)
     inputs = dict(zip(("src", "tgt"), args.corpus, strict=False))
@@ -84,7 +90,8 @@ def run(args: argparse.Namespace) -> None:
     with opened(args, settings, number_column=LINE_COLUMN) as output:
         _distill(args, distillation, output, lines)
         if args.output is not None:
-            write("--output", terms_of(args.output), terms)
+            _, path = terms_paths(args.output)
+            write("--output", path, terms)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -92,6 +99,8 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError(
             f"--output {args.output} must end in .tsv: training tells formats by their endings."
         )
+    for path in args.corpus:
+        refuse_pipe(path)
     if args.closest is not None and args.n_best == 1:
         raise ConfigError(f"--closest {args.closest} needs a choice: add e.g. --n-best 5.")
     if args.closest is not None and _only_sources(args.corpus):
@@ -112,6 +121,8 @@ def _pairs(args: argparse.Namespace) -> Iterator[Pair]:
 
 def _corpus(args: argparse.Namespace) -> tuple[CorpusFiles, dict[str, str]]:
     """One with both sides, and the languages to read it with: the teacher's."""
+    from seq2seq.interop.targets import languages
+
     codes = zip(("src_lang", "tgt_lang"), languages(args.model), strict=True)
     return corpus_files("CORPUS", args.corpus, args), dict(codes)
 
@@ -132,10 +143,8 @@ def _terms(args: argparse.Namespace) -> str:
 
 
 def _distill(
-    args: argparse.Namespace, distillation: Distillation, output: Output, lines: int
+    args: argparse.Namespace, distillation: "Distillation", output: Output, lines: int
 ) -> None:
-    from tqdm import tqdm
-
     translator, done = distillation.translator, output.done
     if done > lines:
         raise ConfigError(f"--resume: the corpus has {lines} lines, but more are finished.")

@@ -6,7 +6,7 @@ lower is better. All files hold one sentence a line, UTF-8, plain or packed. Lin
 objects: "translation" is scored, "tgt" is the reference, "text" or "src" the source.
 
 With --systems HYP is the baseline, as sacreBLEU's first system is: every other system gets its
-difference from HYP and a p-value, the chance of a difference so large between equal systems.
+difference from HYP and a p-value: how easily equal systems differ so much by chance.
 """
 
 import argparse
@@ -19,13 +19,12 @@ from typing import Any
 
 from seq2seq.data.formats import SENTENCE_FIELDS, json_object, read_jsonl, reader_of, text_in
 from seq2seq.data.lines import read_lines
-from seq2seq.data.output import check_not_taken
+from seq2seq.data.output import check_not_taken, write
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.comparison import compare_in_depth
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.evaluation.significance import PAIRED, SystemScore, compare
 from seq2seq.reports.evaluation_page import html_page
-from seq2seq.reports.files import write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

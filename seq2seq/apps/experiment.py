@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from seq2seq.config import at_least
+from seq2seq.data.output import write, writing
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.evaluation.seeds import SeedScores, score_seeds
+from seq2seq.evaluation.significance import SURE, check_seed
 from seq2seq.reports.experiment_page import html_page
-from seq2seq.reports.files import write
 
 SIGNALS = signal.SIGINT, signal.SIGTERM
 STOPPED = {status for number in SIGNALS for status in (128 + number, -number)}
@@ -45,19 +46,21 @@ class Trial(NamedTuple):
     def __str__(self) -> str:
         return f"{self.config.stem}, seed {self.seed}"
 
-    def done(self, verb: str) -> Path:
-        return self.run / f"{verb}.done"
-
     @property
     def command(self) -> list[str]:
         """What is to be done next; nothing if all is done."""
-        if not self.done("fit").exists():
+        if not done(self.run, "fit").exists():
             fit = ["fit", "--config", str(self.config), "--run", str(self.run)]
             goes_on = ["--ckpt_path", "last"] if has_checkpoint(self.run) else []
             return [*fit, "--seed_everything", str(self.seed), *goes_on]
-        if not self.done("test").exists():
+        if not done(self.run, "test").exists():
             return ["test", "--config", str(self.run / "config.yaml")]
         return []
+
+
+def done(run: Path, verb: str) -> Path:
+    """The file that says that this command is done."""
+    return run / f"{verb}.done"
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -109,6 +112,7 @@ def seeds(text: str) -> list[int]:
 def run(args: argparse.Namespace) -> int:
     """Do what is not done yet, report on what is; 1 if something failed."""
     at_least("--resamples", args.resamples, 1)
+    check_seed()
     trials = plan(args.configs, args.seeds, args.output)
     failed, status = dict[Trial, str](), 0
     for trial in trials:
@@ -121,16 +125,17 @@ def run(args: argparse.Namespace) -> int:
             failed[trial] = f"{trial}: {trial.command[0]} failed with status {status}"
     else:
         status = 1 if failed else 0
-    done = [trial for trial in trials if not trial.command]
+    complete = [trial for trial in trials if not trial.command]
     missing = [failed.get(trial, f"{trial}: not done") for trial in trials if trial.command]
     report = {
         "configs": [config.stem for config in args.configs],
         "seeds": args.seeds,
         "missing": missing,
+        "sure": SURE["bootstrap"],
         "test_sets": {
             name: {"sentences": size, "scores": [dataclasses.asdict(score) for score in scores]}
             for name, size, scores in results(
-                sorted(done, key=lambda trial: args.configs.index(trial.config)),
+                sorted(complete, key=lambda trial: args.configs.index(trial.config)),
                 args.metrics,
                 args.resamples,
                 args.configs[0].stem,
@@ -160,7 +165,7 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
         kept = output / config.stem / "config.yaml"
         changed = kept.exists() and kept.read_bytes() != config.read_bytes()
         runs = kept.parent.glob("seed-*")
-        if changed and any((run / "fit.done").exists() or has_checkpoint(run) for run in runs):
+        if changed and any(done(run, "fit").exists() or has_checkpoint(run) for run in runs):
             raise ConfigError(
                 f"--output {output} has runs of {config} as it was in {kept}; choose another "
                 f"folder, or restore it."
@@ -171,14 +176,12 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
         for config in configs
     ]
     for config in configs:
-        if any(trial.config == config and not trial.done("fit").exists() for trial in trials):
+        if any(trial.config == config and not done(trial.run, "fit").exists() for trial in trials):
             check(config)
     for config in configs:
         kept = output / config.stem / "config.yaml"
-        try:
+        with writing(f"--output {output}"):
             kept.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--output {output} cannot be written: {error.strerror}.") from None
         write("--output", kept, config.read_bytes())
     return trials
 
@@ -213,7 +216,7 @@ def work(trial: Trial) -> int:
         status = _child([sys.executable, "-m", "seq2seq", *command])
         if status:
             return status
-        trial.done(command[0]).touch()
+        done(trial.run, command[0]).touch()
     return 0
 
 

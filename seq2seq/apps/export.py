@@ -111,7 +111,7 @@ def _examples(
 
     if text is None:
         return made_up(count, exported)
-    examples = of_text(*text, exported)[:count]
+    examples = of_text(*text, count, exported)
     if not examples:
         raise CorpusError(
             f"--check-src has no line of less than {exported.about.max_length} subwords."

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from seq2seq.data.fetch import RECIPES
 from seq2seq.errors import ConfigError
+from seq2seq.provenance import TERMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,5 +59,5 @@ def run(args: argparse.Namespace) -> None:
 
 def _holds(output: Path, name: str) -> bool:
     """Whether `output` is the finished fetch of this corpus."""
-    source = output / "SOURCE.md"
+    source = output / TERMS
     return source.is_file() and source.read_text(encoding="utf-8").startswith(f"# {name}\n")

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from seq2seq.apps.corpus_flags import (
     add_corpus_flags,
     add_limits,
-    check_limits,
     corpus_files,
+    limits_of,
     progress,
 )
+from seq2seq.data.corpus import files_of
 from seq2seq.data.findings import CorpusReport, Finding, SideReport
 from seq2seq.data.inspection import Plan, inspect
-from seq2seq.data.output import check_not_taken
+from seq2seq.data.output import check_not_taken, write
 from seq2seq.errors import ConfigError
-from seq2seq.reports.files import write
 from seq2seq.reports.inspection import html_page
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Inspect, print, write; 1 if something is spoilt."""
-    check_limits(args)
+    limits = limits_of(args)
     evaluation = [
         (role, corpus_files(f"--{role}", values, args))
         for role, sets in (("validation", args.validation), ("test", args.test))
@@ -70,20 +70,22 @@ def run(args: argparse.Namespace) -> int:
     ]
     if len(args.train) != 1:
         raise ConfigError(f"--train is given {len(args.train)} times; give it once.")
+    train = corpus_files("--train", args.train[0], args)
     taken = [
-        path for sets in (args.train, args.validation, args.test) for each in sets for path in each
+        path
+        for files in (train, *(files for _, files in evaluation))
+        for path in files_of(files, src_lang=args.src_lang, tgt_lang=args.tgt_lang)
     ]
     for flag, output in (("--json", args.json), ("--html", args.html)):
         if output not in (None, "-"):
             check_not_taken(flag, Path(output), taken)
-            taken.append(output)
+            taken.append(Path(output))
     plan = Plan(
-        train=corpus_files("--train", args.train[0], args),
+        train=train,
         evaluation=evaluation,
         languages=(args.src_lang, args.tgt_lang),
         subwords=_subwords(args.model),
-        max_words=args.max_words,
-        max_ratio=args.max_ratio,
+        limits=limits,
     )
     reports = inspect(plan, progress)
     spoilt = [f"{report.role} ({report.files})" for report in reports if report.spoilt]

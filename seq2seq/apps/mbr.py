@@ -8,9 +8,7 @@ from dataclasses import replace
 
 from seq2seq.config import SearchConfig
 from seq2seq.decoding.mbr import Utility, rank
-from seq2seq.decoding.search import length_penalty
 from seq2seq.errors import ConfigError
-from seq2seq.interop.targets import languages
 from seq2seq.translation import Translation
 
 UTILITIES = ("chrf", "bleu")
@@ -61,6 +59,8 @@ def chooser(
 def utility_for(name: str, model: str) -> Utility:
     """In the target language of a model. Imported by name: translating without it needs no
     sacreBLEU."""
+    from seq2seq.interop.targets import languages
+
     _, target_lang = languages(model)
     pairwise = importlib.import_module("seq2seq.evaluation.pairwise").PAIRWISE[name](target_lang)
 
@@ -85,6 +85,8 @@ def weights(candidates: Sequence[Translation], config: SearchConfig) -> list[flo
     ones are drawn more often already."""
     if config.sampling is not None or config.coverage_penalty or config.repetition_penalty != 1:
         return None
+    from seq2seq.decoding.search import length_penalty
+
     log_probs = [
         each.score * length_penalty(len(each.tokens) + 1, config)
         for each in candidates

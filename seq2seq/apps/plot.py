@@ -14,10 +14,10 @@ from pathlib import Path
 
 from seq2seq.apps.attention import check_number, draw_attention, examples_of
 from seq2seq.data.lines import read_lines
-from seq2seq.data.output import check_not_taken
+from seq2seq.data.output import check_not_taken, write
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.reports import curves_page
-from seq2seq.reports.files import check_output, write
+from seq2seq.reports.drawing import check_drawing
 from seq2seq.reports.heat_maps import Example
 from seq2seq.reports.panels import Panel, panels
 from seq2seq.training.logs import read_log
@@ -72,14 +72,14 @@ def draw_curves(drawn: Sequence[Panel], path: Path) -> str | bytes:
 
 def _outputs(args: argparse.Namespace) -> list[Path]:
     if args.output is not None:
-        check_output("--output", args.output)
+        check_drawing("--output", args.output)
         check_not_taken("--output", args.output, [args.attention, args.translations])
         return [args.output]
     name = "curves" if args.attention is None else "attention"
     folder = args.runs[0] if len(args.runs) == 1 else Path()
     page, picture = folder / f"{name}.html", folder / f"{name}.png"
     try:
-        check_output("--output", picture)
+        check_drawing("--output", picture)
     except ConfigError as lacking:
         print(lacking, file=sys.stderr)
         return [page]

@@ -13,12 +13,12 @@ from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.data.formats import SENTENCE_FIELDS, json_object, read_jsonl, reader_of, text_in
-from seq2seq.decoding.alignment import pharaoh
 from seq2seq.errors import CorpusError
 from seq2seq.sentence import Sentence
 from seq2seq.translation import Translation
 
 if TYPE_CHECKING:
+    from seq2seq.decoding.alignment import Links
     from seq2seq.second_look import TokenScores
     from seq2seq.translator import Translator
 
@@ -84,6 +84,11 @@ def tell(
             row |= token_fields(scores.get(place))
     rest = iter(rows)
     return [list(islice(rest, len(found))) for _, found in lines]
+
+
+def pharaoh(links: "Links") -> str:
+    """As aligners write them: 0-0 2-1."""
+    return " ".join(f"{src}-{tgt}" for src, tgt in links)
 
 
 def token_fields(scores: "TokenScores | None") -> dict[str, Any]:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from tqdm import tqdm
+
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.output_flags import (
     add_format_flag,
@@ -32,7 +34,6 @@ from seq2seq.apps.rows import (
 )
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.decoding.search import length_penalty
 
 if TYPE_CHECKING:
     from seq2seq.translator import Translator
@@ -76,16 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Read and write a block at a time."""
-    keep_freed_memory()
-    # torch is imported only after the arguments are known to be right.
-    from tqdm import tqdm
-
-    from seq2seq.translator import Translator
-
     at_least("--batch-tokens", args.batch_tokens, 1)
     check_output_flags(args, [args.src, args.tgt])
     files = CorpusFiles(src=args.src, tgt=args.tgt)
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
+    keep_freed_memory()
+    # torch is imported only after the arguments are known to be right.
+    from seq2seq.translator import Translator
+
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )
@@ -104,6 +103,8 @@ def rows(
     translator: "Translator", pairs: Iterator[Pair], first: int, token_scores: bool, form: str
 ) -> Iterator[str]:
     """A row for each pair, in this format; errors number the lines from `first`."""
+    from seq2seq.decoding.search import length_penalty
+
     while block := list(islice(pairs, BLOCK)):
         src, tgt = ([pair[side] for pair in block] for side in (0, 1))
         for pair, scores in zip(block, translator.score(src, tgt, first), strict=True):

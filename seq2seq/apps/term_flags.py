@@ -50,10 +50,11 @@ class Requirements:
     def of_line(self, line: Line) -> Line:
         """The same line, whose translation must hold what it names itself, and these."""
         text = clean(line.sentence.text)
-        spans = find_spans(text, self.kinds)
-        protected = [span.text for span in spans]
-        terms = (*line.sentence.terms, *protected, *self.glossary.targets(text, spans))
-        return line._replace(sentence=replace(line.sentence, terms=terms))
+        spans, own = find_spans(text, self.kinds), line.sentence.terms
+        found = [(span.start, span.text) for span in spans] + self.glossary.targets(text, spans)
+        terms = (*own, *(term for _, term in found))
+        origins = (*(None for _ in own), *(start for start, _ in found))
+        return line._replace(sentence=replace(line.sentence, terms=terms, origins=origins))
 
     def see(self, sentence: Sentence, translation: str) -> None:
         """Count a line with terms, and whether its translation holds them."""

@@ -28,17 +28,20 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_writable
 from seq2seq.apps.train_settings import (
+    check_average,
     check_corpora,
     check_groups,
     check_run,
     check_seed,
     check_trainer,
+    follow_origin,
 )
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
-from seq2seq.model_folder import find_model, load_languages
+from seq2seq.model_folder import find_model, read_description
 from seq2seq.training.callbacks import (
+    Alone,
     BestModelFolder,
     Branch,
     CleanStop,
@@ -54,6 +57,7 @@ from seq2seq.training.checkpoints import (
     KeptCheckpoints,
     find_checkpoint,
     start_of_fit,
+    written_whole,
 )
 from seq2seq.training.choice import ModelChoice
 from seq2seq.training.datamodule import CorpusDataModule
@@ -100,14 +104,17 @@ class OneLineParser(LightningArgumentParser):
 
 
 class SaveRunConfig(SaveConfigCallback):
-    """Keeps the full configuration of a fit as RUN/config.yaml."""
+    """Keeps the full configuration of a fit as RUN/config.yaml, once it has all been accepted: what
+    a checkpoint refuses leaves the file as it was."""
 
-    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit":
-            folder = Path(trainer.default_root_dir)
-            folder.mkdir(parents=True, exist_ok=True)
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Nothing: it is too early."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
             text = self.parser.dump(_of_the_run(self.config), skip_none=False)
-            (folder / "config.yaml").write_text(text, encoding="utf-8")
+            with written_whole(Path(trainer.default_root_dir) / "config.yaml") as file:
+                file.write(text.encode())
 
 
 class Reach(Callback):
@@ -125,7 +132,6 @@ class TranslationCLI(LightningCLI):
         super().__init__(
             datamodule_class=CorpusDataModule,
             save_config_callback=SaveRunConfig,
-            save_config_kwargs={"save_to_log_dir": False},
             seed_everything_default=1,
             parser_class=OneLineParser,
             parser_kwargs={"prog": "seq2seq"},
@@ -184,6 +190,7 @@ class TranslationCLI(LightningCLI):
             check_writable(run)
         if self.subcommand == "fit":
             check_trainer(settings.trainer)
+            check_average(settings.training, settings.trainer)
             if settings.model_folder is not None:
                 raise ConfigError(
                     f"model_folder={settings.model_folder} is for validate, test and predict; "
@@ -195,7 +202,10 @@ class TranslationCLI(LightningCLI):
             settings.init_from = str(find_model(settings.model_folder or run))
         settings.data.subwords_from = settings.init_from
         if settings.init_from is not None:
-            codes = load_languages(find_model(settings.init_from))
+            origin = find_model(settings.init_from)
+            config, *codes = read_description(origin)
+            if self.subcommand == "fit":
+                follow_origin(settings, config, origin)
             for side, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
                 settings.data[side] = settings.data[side] or code
 
@@ -293,7 +303,7 @@ def _fit_callbacks(
     # A run goes on from the last checkpoints, or from the one of a clean stop: what those must hold
     # of a step is done before they are written.
     ends = [LastValidation(), CleanStop(folder), patience]
-    return [branch, *watch, record, *averages, stored, *ends, best, last, choice]
+    return [Alone(run), branch, *watch, record, *averages, stored, *ends, best, last, choice]
 
 
 def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:

@@ -1,13 +1,17 @@
 """What the settings of the Lightning verbs may be, beyond their types."""
 
 from collections.abc import Iterator
+from dataclasses import asdict, fields
 from datetime import timedelta
+from pathlib import Path
 
 from jsonargparse import Namespace
 
-from seq2seq.config import at_least
+from seq2seq.config import ModelConfig, SubwordConfig, at_least
 from seq2seq.data.corpus import CorpusFiles
+from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError
+from seq2seq.model_folder import load_subwords
 
 MOST_SEED = 2**32 - 1
 """NumPy's bound."""
@@ -84,11 +88,39 @@ def check_trainer(settings: Namespace) -> None:
             f"trainer.gradient_clip_algorithm={settings.gradient_clip_algorithm}: gradients are "
             f"clipped by norm; leave it out."
         )
+    if settings.reload_dataloaders_every_n_epochs:
+        raise ConfigError(
+            f"trainer.reload_dataloaders_every_n_epochs="
+            f"{settings.reload_dataloaders_every_n_epochs} would make every epoch the first one; "
+            f"leave it out, each epoch has an order of its own."
+        )
     if settings.overfit_batches:
         raise ConfigError(
             f"trainer.overfit_batches={settings.overfit_batches}: make a corpus of few pairs "
             f"instead, and train on it."
         )
+
+
+def check_average(training: Namespace, trainer: Namespace) -> None:
+    """Raise ConfigError for a moving average that nothing would choose."""
+    if training.ema is not None and trainer.limit_val_batches == 0:
+        raise ConfigError(
+            f"training.ema={training.ema} is kept where its validation BLEU is the best, but "
+            f"trainer.limit_val_batches=0 leaves out all validation; leave out one of the two."
+        )
+
+
+def follow_origin(settings: Namespace, config: ModelConfig, origin: Path) -> None:
+    """Give settings that were left alone the values of the model that a fit starts from, of this
+    architecture and in this folder: what the run records of itself is what it trains."""
+    subwords = subword_settings(*load_subwords(origin))
+    for group, kind, stored in (
+        (settings.model, ModelConfig, asdict(config)),
+        (settings.data.subwords, SubwordConfig, subwords),
+    ):
+        for field in fields(kind):
+            if field.name in group and group[field.name] == field.default:
+                group[field.name] = stored[field.name]
 
 
 def _corpora(data: Namespace) -> Iterator[tuple[str, Namespace]]:

@@ -18,6 +18,8 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tqdm import tqdm
+
 from seq2seq.apps import mbr
 from seq2seq.apps.attention import MOST_SENTENCES, draw_attention, examples_of
 from seq2seq.apps.engine_flags import (
@@ -40,9 +42,9 @@ from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, is_pipe, open_bytes, read_lines
-from seq2seq.data.output import Output, check_not_taken
+from seq2seq.data.output import Output, check_folder, check_not_taken, write
 from seq2seq.errors import ConfigError, CorpusError
-from seq2seq.reports.files import check_folder, check_output, write
+from seq2seq.reports.drawing import check_drawing
 from seq2seq.translation import Translation
 
 if TYPE_CHECKING:
@@ -103,8 +105,7 @@ def run(args: argparse.Namespace) -> int:
     at_least("--verify", args.verify, 0)
     inputs = [args.input, args.prefix, args.glossary]
     check_output_flags(args, inputs)
-    if args.attention is not None:
-        _check_attention(args, inputs)
+    _check_looking(args, inputs)
     translator = _load(args)
     from seq2seq.verification import Sample
 
@@ -116,15 +117,18 @@ def run(args: argparse.Namespace) -> int:
     return _verify(sample, translator)
 
 
-def _check_attention(args: argparse.Namespace, inputs: list[str | None]) -> None:
-    check_output("--attention", args.attention)
-    check_folder("--attention", args.attention)
-    check_not_taken("--attention", args.attention, [*inputs, args.output])
-    if args.engine != "native":
-        raise ConfigError(
-            f"--attention {args.attention}: --engine {args.engine} does not tell where each layer "
-            f"looks; use --engine native."
-        )
+def _check_looking(args: argparse.Namespace, inputs: list[str | None]) -> None:
+    """What tells where the model looks, before anything is translated."""
+    if args.attention is not None:
+        check_drawing("--attention", args.attention)
+        check_folder("--attention", args.attention)
+        check_not_taken("--attention", args.attention, [*inputs, args.output])
+    for flag, wanted in (("--attention", args.attention), ("--alignment", args.alignment)):
+        if wanted and args.engine != "native":
+            raise ConfigError(
+                f"{flag}: --engine {args.engine} does not tell where each layer looks; use "
+                f"--engine native."
+            )
 
 
 def _load(args: argparse.Namespace) -> "Translator":
@@ -163,8 +167,11 @@ def _line_count(path: str | None) -> int | None:
 def _translate(
     args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
 ) -> None:
-    from tqdm import tqdm
-
+    if args.attention is not None and output.done:
+        raise ConfigError(
+            f"--attention {args.attention} draws the first sentences, which are finished; leave it "
+            f"out, `seq2seq plot --attention` draws them from the output."
+        )
     name = args.input or "standard input"
     read = READERS[args.input_format or format_of(args.input)]
     numbered = enumerate(_lines(args.input, output.done), start=output.done + 1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from seq2seq.data.corpus import CorpusFiles, Pair
 from seq2seq.data.defects import RULES
 from seq2seq.data.lines import read_lines
-from seq2seq.data.normal import Normal, learn_normal
+from seq2seq.data.normal import LIMITS, Limits, Normal, learn_normal
 from seq2seq.data.survey import Survey, Track, fingerprint, survey, whole_pairs
 from seq2seq.errors import CorpusError
 from seq2seq.text.normalize import clean, fold
@@ -38,14 +38,13 @@ class Cleaning:
     against: Sequence[str] = ()
     """Text files of evaluation sentences, of either language."""
     languages: tuple[str, str] = ("", "")
-    max_words: int = 200
-    max_ratio: float = 3.0
+    limits: Limits = LIMITS
 
 
 def judge(cleaning: Cleaning, track: Track) -> Iterator[Verdict]:
     """Every pair of the corpus once, in order; it is read twice.
 
-    Memory: 8 bytes for each pair and for each evaluation sentence.
+    Memory: 12 bytes at most for each pair, and some 100 for each evaluation sentence.
     """
     evaluation = frozenset(_folded_keys(cleaning.against))
     seen = survey(cleaning.files, cleaning.languages, track, "clean")
@@ -58,13 +57,12 @@ def judge(cleaning: Cleaning, track: Track) -> Iterator[Verdict]:
         seen.sample,
         src_lang=cleaning.languages[0],
         tgt_lang=cleaning.languages[1],
-        max_words=cleaning.max_words,
-        max_ratio=cleaning.max_ratio,
+        limits=cleaning.limits,
     )
     judged = _Judge(cleaning.rules, normal, seen, evaluation)
     pairs = whole_pairs(cleaning.files, cleaning.languages)
     for line, pair in enumerate(track(pairs, "clean: sorting", seen.pairs), start=1):
-        yield Verdict(line, pair, judged.rule(pair))
+        yield Verdict(line, pair, judged.rule(line, pair))
 
 
 class _Judge:
@@ -75,22 +73,20 @@ class _Judge:
     ) -> None:
         self.rules = [name for name in NAMES if name in set(rules)]
         self.normal, self.repeated, self.evaluation = normal, seen.repeated, evaluation
-        self.kept = set[int]()
 
-    def rule(self, pair: Pair) -> str:
+    def rule(self, line: int, pair: Pair) -> str:
         """The first rule that rejects the pair; "" if none does."""
         key = fingerprint(*pair)
         for name in self.rules:
             if name == DUPLICATE:
-                rejects = key in self.kept
+                rejects = bool(self.repeated.line(key))
             elif name == OVERLAP:
                 rejects = any(folded in self.evaluation for folded in _keys(pair))
             else:
                 rejects = RULES[name].found_in(pair, self.normal)
             if rejects:
                 return name
-        if key in self.repeated:
-            self.kept.add(key)
+        self.repeated.keep(key, line)
         return ""
 
 
@@ -101,6 +97,6 @@ def _folded_keys(paths: Iterable[str]) -> Iterator[int]:
 
 def _keys(texts: Iterable[str]) -> Iterator[int]:
     """Fingerprints after folding; a text without a letter or digit stands as it is."""
-    for text in map(clean, texts):
-        if text:
+    for text in texts:
+        if clean(text):
             yield fingerprint(fold(text) or text)

@@ -83,6 +83,14 @@ def sources(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> li
     """
     if files.path is not None and files.path.startswith(HUGGING_FACE):
         return fingerprint(files.path.removeprefix(HUGGING_FACE), files.split)
+    return files_of(files, src_lang=src_lang, tgt_lang=tgt_lang)
+
+
+def files_of(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> list[Path]:
+    """The files that the pairs are read from: two text files, one with both sides, or none where
+    they are a Hugging Face dataset."""
+    if files.path is not None and files.path.startswith(HUGGING_FACE):
+        return []
     if files.path is not None and reader_of(files.path):
         return [Path(files.path)]
     return [Path(path) for path in _two_files(files, src_lang, tgt_lang)]

@@ -26,7 +26,7 @@ def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
 class TrainingBatches(Dataset[list[Batch]]):
     """dataset[draw] -> the batch of one step, in parts of `most_tokens` at most.
 
-    There is one part, but where subwords are sampled (Kudo 2018; Provilkova et al. 2020), sentences
+    There is one part, but where subwords are sampled (Kudo 2018; Provilkov et al. 2020), sentences
     come out longer than they were planned. What exceeds `batch_tokens` by more than half is cut
     into its shorter and its longer sentences, again and again. The segmentation of a sentence
     follows from (seed, corpus, epoch, index).

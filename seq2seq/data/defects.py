@@ -37,8 +37,10 @@ def empty(pair: Pair, normal: Normal) -> bool:
 
 
 def controls(pair: Pair, normal: Normal) -> bool:
-    """A carriage return at the very end is left alone: it is how other systems end a line."""
-    return any(_CONTROLS.search(text.removesuffix("\r")) is not None for text in pair)
+    """A carriage return at the very end is left alone: it is how other systems end a line; so is a
+    byte-order mark at the beginning, with which they begin a file."""
+    texts = (text.removeprefix("\ufeff").removesuffix("\r") for text in pair)
+    return any(_CONTROLS.search(text) is not None for text in texts)
 
 
 def mojibake(pair: Pair, normal: Normal) -> bool:
@@ -65,11 +67,11 @@ def untranslated(pair: Pair, normal: Normal) -> bool:
 
 def long(pair: Pair, normal: Normal) -> bool:
     longest = max(normal.src.length(pair.src), normal.tgt.length(pair.tgt))
-    return longest > normal.max_words
+    return longest > normal.limits.max_words
 
 
 def ratio(pair: Pair, normal: Normal) -> bool:
-    return normal.length_ratio(pair) > normal.max_ratio
+    return normal.length_ratio(pair) > normal.limits.max_ratio
 
 
 def markup(pair: Pair, normal: Normal) -> bool:
@@ -153,7 +155,11 @@ _BYTES = re.compile(r"[\udc80-\udcff]")
 # C0 and C1 controls, the byte-order mark, and the two Unicode separators of lines.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 # A UTF-8 sequence read as Latin-1 or Windows-1252. Some letters that could begin one are common
-# before a closing quotation mark, so they count only twice in a row, or (sharp s ...) not at all.
+# before a closing quotation mark, so they count only twice in a row, or (sharp s ...) not at all;
+# those with a tilde or circumflex end words in capitals, where they count before a letter only.
 _REST = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # noqa: RUF001
-_MOJIBAKE = re.compile(rf"\ufffd|[ÂÃ][{_REST}]|â[€\x80][{_REST}]|ï»¿|(?:[ÄÅÎÏÐÑ][{_REST}]){{2}}")
+_MOJIBAKE = re.compile(
+    rf"\ufffd|[ÂÃ](?![”’…–—])[{_REST}]|(?<![A-ZÀ-ÞĐ])[ÂÃ][”’…–—]|[ÂÃ][”’…–—](?=\w)"
+    rf"|â[€\x80][{_REST}]|ï»¿|(?:[ÄÅÎÏÐÑ][{_REST}]){{2}}"
+)
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&(?:amp|lt|gt|quot|apos|nbsp|#\d+|#x[0-9A-Fa-f]+);")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from seq2seq.errors import CorpusError, UserError
+from seq2seq.provenance import TERMS
 from seq2seq.text.normalize import fold
 
 Say = Callable[[str], None]
@@ -76,7 +77,7 @@ def tatoeba_eng_fra(folder: Path, local: Path | None, say: Say) -> None:
     counts = write_splits(text, folder)
     say(", ".join(f"{count} pairs in {split}" for split, count in counts.items()))
     source = TATOEBA_SOURCE.format(**counts)
-    (folder / "SOURCE.md").write_text(source, encoding="utf-8", newline="\n")
+    (folder / TERMS).write_text(source, encoding="utf-8", newline="\n")
 
 
 def write_splits(text: str, folder: Path) -> dict[Split, int]:
@@ -115,7 +116,7 @@ def multi30k(folder: Path, local: Path | None, say: Say) -> None:
         packed = _download(MULTI30K_URL + name) if local is None else _read_local(local, name)
         _check_sha256(name, packed, expected)
         (folder / name.removesuffix(".gz")).write_bytes(gzip.decompress(packed))
-    (folder / "SOURCE.md").write_text(MULTI30K_SOURCE, encoding="utf-8", newline="\n")
+    (folder / TERMS).write_text(MULTI30K_SOURCE, encoding="utf-8", newline="\n")
 
 
 RECIPES: dict[str, Callable[[Path, Path | None, Say], None]] = {

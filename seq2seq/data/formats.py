@@ -5,6 +5,7 @@ large, is held whole). A new format is one function and one line in READERS.
 """
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -159,6 +160,8 @@ def read_po(path: str, sides: Sides) -> Iterator[Pair]:
 
     An entry with a plural is two pairs if the language has two forms, and left out otherwise:
     which of its forms translates which of the two English ones is not the same in all languages.
+    Where the file's header says that the language of its msgstr is the source, not the target, the
+    pairs are turned around.
     """
     # polib reads files only: a text handed to it is split at U+2028 too.
     with tempfile.TemporaryDirectory() as folder:
@@ -166,10 +169,36 @@ def read_po(path: str, sides: Sides) -> Iterator[Pair]:
         with open_bytes(path) as packed, plain.open("wb") as unpacked:
             shutil.copyfileobj(packed, unpacked)
         try:
-            entries = polib.pofile(str(plain))
+            encoding = polib.detect_encoding(str(plain))
+            with plain.open(encoding=encoding) as lines:
+                _check_strings(lines, path)
+            entries = polib.pofile(str(plain), encoding=encoding)
         except (OSError, UnicodeError) as error:
             said = str(error).replace(f"{plain} ", "").replace(str(plain), path)
             raise CorpusError(f"{path} is no gettext file: {said}.") from None
+    theirs = [(entries.metadata.get("Language", ""), "")]
+    turned = _spoken(theirs, sides.src_lang) and not _spoken(theirs, sides.tgt_lang)
+    for pair in _translated(entries):
+        yield Pair(pair.tgt, pair.src) if turned else pair
+
+
+_UNCLOSED = re.compile(
+    r'(?:(?:msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"(?:[^"\\]|\\.)*\\?'
+)
+
+
+def _check_strings(lines: Iterable[str], path: str) -> None:
+    """CorpusError for a string that does not end in its line: polib takes its last character for
+    the quotation mark."""
+    for number, line in enumerate(lines, start=1):
+        if _UNCLOSED.fullmatch(line.strip()):
+            raise CorpusError(
+                f"{path} line {number}: the string has no closing quotation mark; is the file cut "
+                f"short?"
+            )
+
+
+def _translated(entries: Iterable[Any]) -> Iterator[Pair]:
     for entry in entries:
         if not entry.translated():
             continue

@@ -14,7 +14,7 @@ from seq2seq.data.corpus import CorpusFiles, Pair
 from seq2seq.data.defects import NEVER, RULES, defects
 from seq2seq.data.findings import SEVERITIES, CorpusReport, Example, Finding, Severity
 from seq2seq.data.lengths import SideCount
-from seq2seq.data.normal import Normal, learn_normal
+from seq2seq.data.normal import LIMITS, Limits, Normal, learn_normal
 from seq2seq.data.overlap import KINDS, Overlap
 from seq2seq.data.parting import Parting, find_parting
 from seq2seq.data.survey import (
@@ -43,8 +43,7 @@ class Plan:
     languages: tuple[str, str] = ("", "")
     """Codes of source and target, "" where unknown."""
     subwords: tuple[Subwords, Subwords] | None = None
-    max_words: int = 200
-    max_ratio: float = 3.0
+    limits: Limits = LIMITS
 
 
 def no_track(pairs: Iterable[Pair], name: str, total: int | None) -> Iterable[Pair]:
@@ -64,8 +63,7 @@ def inspect(plan: Plan, track: Track = no_track) -> list[CorpusReport]:
         surveys[0].sample,
         src_lang=plan.languages[0],
         tgt_lang=plan.languages[1],
-        max_words=plan.max_words,
-        max_ratio=plan.max_ratio,
+        limits=plan.limits,
     )
     for _, files in plan.evaluation:
         for pair in whole_pairs(files, plan.languages):
@@ -113,7 +111,7 @@ class _Inspection:
         if parting is not None:  # behind it every pair would look wrong
             trusted = parting.line - 1 if parting.shift else parting.line
         pairs = islice(whole_pairs(self.files, self.plan.languages), trusted)
-        sources, self.first_lines = Fingerprints(), dict[int, int]()
+        sources = Fingerprints()
         for line, pair in enumerate(track(pairs, f"{self.role}: inspecting", trusted), start=1):
             if self._look(line, pair):
                 sources.add(fingerprint(pair.src))
@@ -139,11 +137,11 @@ class _Inspection:
             self.counts[name].add(line, pair)
         full = all(map(clean, pair))
         self.full += full
-        key = fingerprint(*pair)
-        if full and key in self.seen.repeated:
-            first = self.first_lines.setdefault(key, line)
-            if first != line:
+        if full:
+            key = fingerprint(*pair)
+            if first := self.seen.repeated.line(key):
                 self.counts["duplicate"].add(line, pair, f"as line {first}")
+            self.seen.repeated.keep(key, line)
         if self.role == "train":
             self.overlap.meet(pair, line)
             return full

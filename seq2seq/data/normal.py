@@ -15,7 +15,7 @@ from seq2seq.text.trigrams import TwoLanguages
 LEAST_SHARE = 0.05
 """Of the letters of a side: a script with fewer does not belong."""
 LANGUAGE_PAIRS = 5000
-"""Pairs of the sample that teach the two languages."""
+"""Pairs of the sample that teach the two languages, at most."""
 SLACK = 10
 """Characters added to both lengths before they are compared: short sentences vary more."""
 
@@ -35,6 +35,20 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How far a pair may stray."""
+
+    max_words: int = 200
+    """Of a side; characters where words are not spaced."""
+    max_ratio: float = 3.0
+    """Of the lengths of the sides, see `Normal.length_ratio`."""
+
+
+LIMITS = Limits()
+"""The usual ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Normal:
     """Both sides, how they relate, and how far a pair may stray."""
 
@@ -43,8 +57,7 @@ class Normal:
     ratio: float
     """Median of target characters per source character."""
     languages: TwoLanguages
-    max_words: int = 200
-    max_ratio: float = 3.0
+    limits: Limits
 
     def length_ratio(self, pair: Pair) -> float:
         """How much longer one side is than the other, at least 1; `ratio` itself counts as 1."""
@@ -58,10 +71,12 @@ def learn_normal(
     *,
     src_lang: str = "",
     tgt_lang: str = "",
-    max_words: int = 200,
-    max_ratio: float = 3.0,
+    limits: Limits = LIMITS,
 ) -> Normal:
-    """Pairs with an empty side teach nothing; an empty sample makes everything normal."""
+    """Pairs with an empty side teach nothing; an empty sample makes everything normal.
+
+    A sample may be in the order of its corpus, whose beginning need not be like the rest.
+    """
     full = [pair for pair in sample if clean(pair.src) and clean(pair.tgt)]
     ratios = [
         characters(pair.tgt) / characters(pair.src)
@@ -72,9 +87,8 @@ def learn_normal(
         src=_side([pair.src for pair in full], src_lang),
         tgt=_side([pair.tgt for pair in full], tgt_lang),
         ratio=median(ratios) if ratios else 1.0,
-        languages=TwoLanguages(full[:LANGUAGE_PAIRS]),
-        max_words=max_words,
-        max_ratio=max_ratio,
+        languages=TwoLanguages(full[:: max(1, math.ceil(len(full) / LANGUAGE_PAIRS))]),
+        limits=limits,
     )
 
 

@@ -7,11 +7,8 @@ from seq2seq.data.corpus import HUGGING_FACE, CorpusFiles, sources
 from seq2seq.data.formats import read_jsonl, read_tsv, reader_of
 from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
-from seq2seq.provenance import Corpus, File, Role
+from seq2seq.provenance import Corpus, File, Role, terms_paths
 
-TERMS = "SOURCE.md"
-"""Beside a corpus: where it is from, its licence, whom to name; `seq2seq fetch` writes one. That of
-one file alone is FILE.SOURCE.md; `seq2seq distill` writes one."""
 BY_LINES = (None, read_tsv, read_jsonl)
 """Readers of formats in which every line is a pair, or half of one."""
 
@@ -49,17 +46,11 @@ def origin(
     return facts
 
 
-def terms_of(path: Path) -> Path:
-    """Where the terms of this file alone stand."""
-    return path.with_name(f"{path.name}.{TERMS}")
-
-
 def terms_beside(files: Iterable[Path]) -> dict[str, str]:
     """Path -> text of the terms of each of these files, and of those of their folders; CorpusError
     names one that cannot be read."""
-    paths = [terms for path in files for terms in (path.with_name(TERMS), terms_of(path))]
     found = {}
-    for path in dict.fromkeys(paths):
+    for path in dict.fromkeys(path for file in files for path in terms_paths(file)):
         try:
             found[str(path)] = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:

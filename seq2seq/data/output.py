@@ -25,12 +25,25 @@ def in_place(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
+def check_folder(setting: str, path: Path) -> None:
+    """ConfigError where the folder of a file to write is not there: before the work, not after."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"{setting} {path} cannot be written: {path.parent} is no folder.")
+
+
 def check_not_taken(setting: str, path: Path, taken: Iterable[str | Path | None]) -> None:
     """ConfigError where a file to write is one of those that are read, or written already; None
     stands for standard input or output."""
     others = {Path(other).resolve() for other in taken if other is not None}
     if path.resolve() in others and not in_place(path):
         raise ConfigError(f"{setting} {path} is read or written already; choose another file.")
+
+
+def write(setting: str, path: Path, content: str | bytes) -> None:
+    """A whole file at once; ConfigError names the setting, as typed, where it cannot be written."""
+    content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    with writing(f"{setting} {path}"):
+        path.write_bytes(content)
 
 
 class Output:

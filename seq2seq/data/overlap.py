@@ -70,7 +70,7 @@ class Overlap:
 
 def _keys(pair: Pair) -> Iterator[tuple[str, int]]:
     """Empty texts have no key, texts without a letter or digit none after folding."""
-    for ending, form in (("", clean), ("-folded", _folded)):
+    for ending, form in (("", clean), ("-folded", fold)):
         src, tgt = form(pair.src), form(pair.tgt)
         if src and tgt:
             yield f"overlap-pair{ending}", fingerprint(src, tgt)
@@ -78,7 +78,3 @@ def _keys(pair: Pair) -> Iterator[tuple[str, int]]:
             yield f"overlap-source{ending}", fingerprint(src)
         if tgt:
             yield f"overlap-target{ending}", fingerprint(tgt)
-
-
-def _folded(text: str) -> str:
-    return fold(clean(text))

@@ -24,8 +24,9 @@ from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.data.lines import open_bytes, refuse_pipe
 from seq2seq.text.subwords import VERSION, Subwords
 
-FORMAT = 1
-"""Of the files in a store's folder; a store of another format is not found, but built anew."""
+FORMAT = 2
+"""Of the files in a store's folder, and of how corpora are read into them; a store of another
+format is not found, but built anew."""
 SIDES = ("src", "tgt")
 CHUNK = 8192
 """Pairs that are held in memory while a store is built or measured."""
@@ -81,14 +82,15 @@ def store_of(
 ) -> PairStore:
     """The store of a corpus, built if `cache` does not hold it yet.
 
-    Its name follows from the content of the corpus's files and from how they are read. Raises what
-    reading the corpus raises, and leaves nothing then.
+    Its name follows from the content of the corpus's files and from how they are read; two files of
+    text are read alike whatever their languages. Raises what reading the corpus raises, and leaves
+    nothing then.
     """
     languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
     found = sources(files, **languages)
     read_as = {**asdict(files), "src": None, "tgt": None, "path": None, "weight": None}
     content = found if isinstance(found, str) else [_identity(path, cache) for path in found]
-    key = json.dumps([FORMAT, languages, read_as, content])
+    key = json.dumps([FORMAT, languages if files.path else None, read_as, content])
     target = cache / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:32]
     with build_once(target) as unfinished:
         if unfinished is not None:

@@ -2,13 +2,14 @@
 
 import random
 from array import array
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import zip_longest
-from pathlib import Path
 
-from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, files_of, stream_pairs
 from seq2seq.data.lines import read_lines, refuse_pipe
 from seq2seq.text.normalize import clean
 
@@ -26,8 +27,8 @@ class Survey:
     src_lines: int
     tgt_lines: int
     sample: list[Pair]
-    repeated: frozenset[int]
-    """Fingerprints of the pairs that occur more than once."""
+    repeated: "Repeated"
+    """The pairs that occur more than once."""
 
     @property
     def pairs(self) -> int:
@@ -35,7 +36,7 @@ class Survey:
 
 
 def survey(files: CorpusFiles, languages: tuple[str, str], track: Track, name: str = "") -> Survey:
-    """Memory: 8 bytes for each pair, and the sample."""
+    """Memory: 8 bytes for each pair, 4 more at most at the end, and the sample."""
     counts = [0, 0]
     sample: list[Pair] = []
     fingerprints = Fingerprints()
@@ -70,19 +71,13 @@ def all_lines(
     In text files a byte that is not UTF-8 becomes a lone surrogate; other formats are read as
     strictly as in training.
     """
-    paths = text_files(files, languages)
-    if paths is None:
-        yield from stream_pairs(files, src_lang=languages[0], tgt_lang=languages[1])
-        return
+    paths = files_of(files, src_lang=languages[0], tgt_lang=languages[1])
     for path in paths:
         refuse_pipe(path)
-    yield from zip_longest(*(read_lines(path, errors="surrogateescape") for path in paths))
-
-
-def text_files(files: CorpusFiles, languages: tuple[str, str]) -> tuple[Path, Path] | None:
-    """The two text files of a corpus; None where one file or dataset holds both sides."""
-    found = sources(files, src_lang=languages[0], tgt_lang=languages[1])
-    return (found[0], found[1]) if isinstance(found, list) and len(found) == 2 else None
+    if len(paths) == 2:
+        yield from zip_longest(*(read_lines(path, errors="surrogateescape") for path in paths))
+    else:
+        yield from stream_pairs(files, src_lang=languages[0], tgt_lang=languages[1])
 
 
 def whole_pairs(files: CorpusFiles, languages: tuple[str, str]) -> Iterator[Pair]:
@@ -104,19 +99,43 @@ class Fingerprints:
     """Many fingerprints, 8 bytes each."""
 
     def __init__(self) -> None:
-        # Equal ones share a drawer, and a drawer is small enough to be made a set.
+        # By their first bits, so that equal ones share a drawer, and the drawers are in order; each
+        # is small enough to be made a set.
         self._drawers = [array("Q") for _ in range(4096)]
 
     def add(self, value: int) -> None:
-        self._drawers[value & 4095].append(value)
+        self._drawers[value >> 52].append(value)
 
     def different(self) -> int:
         return sum(len(set(drawer)) for drawer in self._drawers)
 
-    def repeated(self) -> frozenset[int]:
-        found = set[int]()
+    def repeated(self) -> "Repeated":
+        """Those that were added more than once."""
+        found = array("Q")
         for drawer in self._drawers:
-            once = set[int]()
-            for value in drawer:
-                (found if value in once else once).add(value)
-        return frozenset(found)
+            found.extend(sorted(value for value, times in Counter(drawer).items() if times > 1))
+        return Repeated(found)
+
+
+class Repeated:
+    """Fingerprints that occur more than once, and a line for each, 16 bytes together."""
+
+    def __init__(self, values: "array[int]") -> None:
+        """In order."""
+        self._values, self._lines = values, array("Q", bytes(8 * len(values)))
+
+    def keep(self, value: int, line: int) -> None:
+        """Keep a line, from 1, unless the fingerprint has one, or occurs but once."""
+        place = self._place(value)
+        if place is not None and not self._lines[place]:
+            self._lines[place] = line
+
+    def line(self, value: int) -> int:
+        """The line that was kept, 0 where none was."""
+        place = self._place(value)
+        return 0 if place is None else self._lines[place]
+
+    def _place(self, value: int) -> int | None:
+        place = bisect_left(self._values, value)
+        there = place < len(self._values) and self._values[place] == value
+        return place if there else None

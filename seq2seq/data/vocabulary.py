@@ -38,12 +38,7 @@ def refuse_other_subwords(src: Subwords, tgt: Subwords, config: SubwordConfig, o
 
     Vocabulary sizes are upper bounds with unigram subwords.
     """
-    stored = {
-        "joint": src.serialized == tgt.serialized,
-        "src_vocab_size": len(src),
-        "tgt_vocab_size": len(tgt),
-        **src.settings,
-    }
+    stored = subword_settings(src, tgt)
     for field in fields(SubwordConfig):
         here, there = getattr(config, field.name), stored[field.name]
         bound = field.name.endswith("vocab_size") and stored["kind"] == "unigram"
@@ -52,6 +47,16 @@ def refuse_other_subwords(src: Subwords, tgt: Subwords, config: SubwordConfig, o
                 f"data.subwords.{field.name}={here} differs from {there} in {origin}, whose "
                 f"subwords are used; leave the setting out, or train a new model."
             )
+
+
+def subword_settings(src: Subwords, tgt: Subwords) -> dict[str, object]:
+    """The fields of the SubwordConfig that both were trained with, and the sizes that they have."""
+    return {
+        "joint": src.serialized == tgt.serialized,
+        "src_vocab_size": len(src),
+        "tgt_vocab_size": len(tgt),
+        **src.settings,
+    }
 
 
 def _cached(

@@ -28,8 +28,3 @@ def align(weights: Tensor, src_words: Sequence[int], tgt_words: Sequence[int]) -
         if word >= 0 and src_words[place] >= 0 and weight > found.get(word, (-1.0, 0))[0]:
             found[word] = weight, src_words[place]
     return sorted((src_word, word) for word, (_, src_word) in found.items())
-
-
-def pharaoh(links: Links) -> str:
-    """As aligners write them: 0-0 2-1."""
-    return " ".join(f"{src}-{tgt}" for src, tgt in links)

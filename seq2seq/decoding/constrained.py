@@ -20,6 +20,7 @@ from torch import Tensor
 
 from seq2seq.config import EOS_ID, SearchConfig
 from seq2seq.decoding.constraint import Constraint, Standing
+from seq2seq.decoding.progress import sent
 from seq2seq.decoding.search import Hypothesis, Rule, Stepper, length_penalty
 
 MOST_BEAMS = 4
@@ -49,26 +50,27 @@ class ConstrainedSearch:
         sentences = [SentenceSearch(constraint, limit, config) for constraint, limit in pairs]
         width = max(each.width for each in sentences)
         stepper.start(width)
-        alive = torch.arange(len(limits), device=limits.device)  # (B,), numbers of open sentences
-        tokens = torch.full((len(alive) * width,), start_id, device=limits.device)  # (B * W,)
-        prefixes = tokens.new_empty(len(alive), width, 0)  # (B, W, t)
+        numbers, device = list(range(len(limits))), limits.device  # B numbers of open sentences
+        tokens = torch.full((len(limits) * width,), start_id, device=device)  # (B * W,)
+        prefixes = tokens.new_empty(len(limits), width, 0)  # (B, W, t)
         while True:
             log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
             for rule in rules:
-                log_probs = rule(log_probs, prefixes, alive)
-            numbers = alive.tolist()
-            for number, each in zip(numbers, log_probs, strict=True):
-                sentences[number].go_on(each)
+                log_probs = rule(log_probs, prefixes, sent(numbers, device))
+            asked = [sentences[number].asks() for number in numbers]
+            views = views_of(log_probs, config.beam + 1, asked)
+            for number, view in zip(numbers, views, strict=True):
+                sentences[number].go_on(view)
 
             going = [row for row, number in enumerate(numbers) if sentences[number].drafts]
             if not going:
                 return [each.found() for each in sentences]
-            rows = torch.tensor(going, device=limits.device)
-            drafts = [sentences[numbers[row]].filled(width) for row in going]
-            beams = torch.tensor([[draft.beam for draft in each] for each in drafts])
-            prefixes = torch.tensor([[draft.tokens for draft in each] for each in drafts]).to(rows)
-            stepper.select(going, beams.to(rows))
-            alive, tokens = alive[rows], prefixes[:, :, -1].flatten()
+            numbers = [numbers[row] for row in going]
+            drafts = [sentences[number].filled(width) for number in numbers]
+            prefixes = sent([[draft.tokens for draft in each] for each in drafts], device)
+            beams = sent([[draft.beam for draft in each] for each in drafts], device)
+            stepper.select(going, beams)
+            tokens = prefixes[:, :, -1].flatten()
 
 
 class Draft(NamedTuple):
@@ -89,6 +91,39 @@ class Draft(NamedTuple):
     standing: Standing
 
 
+class View(NamedTuple):
+    """What may follow the drafts of one sentence."""
+
+    log_probs: Tensor
+    """(W, V), on the device."""
+    tops: list[list[tuple[int, float]]]
+    """Of each draft the likeliest tokens with their log-probabilities, best first."""
+    told: list[list[tuple[int, float]]]
+    """Those that it asked about."""
+
+
+def views_of(log_probs: Tensor, count: int, asked: Sequence[Sequence[Sequence[int]]]) -> list[View]:
+    """log_probs (B, W, V), and for each draft the tokens it asks about -> of each sentence. The
+    device is waited for three times, however many there are."""
+    tops = log_probs.topk(min(count, log_probs.shape[2]))  # (B, W, count)
+    values, tokens = tops.values.tolist(), tops.indices.tolist()
+    places = [
+        (row, beam, token)
+        for row, drafts in enumerate(asked)
+        for beam, wanted in enumerate(drafts)
+        for token in wanted
+    ]
+    told = iter(log_probs[sent(places, log_probs.device).view(-1, 3).unbind(1)].tolist())
+    return [
+        View(
+            log_probs[row],
+            [list(zip(*top, strict=True)) for top in zip(tokens[row], values[row], strict=True)],
+            [[(token, next(told)) for token in wanted] for wanted in drafts],
+        )
+        for row, drafts in enumerate(asked)
+    ]
+
+
 class SentenceSearch:
     """The drafts of one sentence, and what has come to its end."""
 
@@ -105,16 +140,24 @@ class SentenceSearch:
         """The drafts, and the first one again for each beam that has none: nobody reads those."""
         return [*self.drafts, *self.drafts[:1] * (width - len(self.drafts))]
 
-    def go_on(self, log_probs: Tensor) -> None:
-        """One step: log_probs (W, V) of what follows the drafts."""
-        log_probs = log_probs[: len(self.drafts)]
-        if len(self.drafts[0].tokens) + 1 < self.limit:
-            tops = log_probs.topk(min(self.config.beam + 1, log_probs.shape[1]))
-            rows = zip(log_probs, tops.values.tolist(), tops.indices.tolist(), strict=True)
-            grown = [each for beam, row in enumerate(rows) for each in self._grow(beam, *row)]
-        else:
-            ends = enumerate(log_probs[:, EOS_ID].tolist())
+    def asks(self) -> list[list[int]]:
+        """Of each draft the tokens to be told of: what helps, or the end if it has to end."""
+        if self._must_end:
+            return [[EOS_ID] for _ in self.drafts]
+        return [list(self.constraint.helpful(draft.state)) for draft in self.drafts]
+
+    @property
+    def _must_end(self) -> bool:
+        return len(self.drafts[0].tokens) + 1 >= self.limit
+
+    def go_on(self, view: View) -> None:
+        """One step."""
+        if self._must_end:
+            ends = enumerate(end for ((_, end),) in view.told)
             grown = [self._next(beam, EOS_ID, end, end) for beam, end in ends if end > -math.inf]
+        else:
+            beams = range(len(self.drafts))
+            grown = [each for beam in beams for each in self._grow(beam, view)]
         ended = [each for each in grown if each.tokens[-1] == EOS_ID]
         self._finished += [each for each in ended if each.standing.complete]
         self._wrong += [each for each in ended if not each.standing.complete]
@@ -122,26 +165,23 @@ class SentenceSearch:
         going = [each for each in going if not each.standing.over] or going
         self.drafts = [] if self._is_settled(going) else dealt(going, self.width, self.limit)
 
-    def _grow(
-        self, beam: int, log_probs: Tensor, values: Sequence[float], tokens: Sequence[int]
-    ) -> Iterator[Draft]:
-        """What one draft may become: log_probs (V,), and the largest of them with their tokens."""
-        draft, seen, fitting = self.drafts[beam], set[int](), 0
+    def _grow(self, beam: int, view: View) -> Iterator[Draft]:
+        """What one draft may become."""
+        draft, tops, seen, fitting = self.drafts[beam], view.tops[beam], set[int](), 0
         may_end = draft.standing.complete or (draft.standing.over and not draft.standing.missing)
-        for token, gained in chain(zip(tokens, values, strict=True), by_likelihood(log_probs)):
+        for token, gained in chain(tops, by_likelihood(view.log_probs[beam])):
             if not gained > -math.inf:
                 break
             if token in seen or (token == EOS_ID and not may_end):
                 continue
             seen.add(token)
-            yield (grown := self._next(beam, token, gained, values[0]))
+            yield (grown := self._next(beam, token, gained, tops[0][1]))
             fitting += token != EOS_ID and grown.standing.over == draft.standing.over
             if fitting == self.config.beam:
                 break
-        helpful = [token for token in self.constraint.helpful(draft.state) if token not in seen]
-        for token, gained in zip(helpful, log_probs[helpful].tolist(), strict=True):
-            if gained > -math.inf:
-                yield self._next(beam, token, gained, values[0])
+        for token, gained in view.told[beam]:
+            if token not in seen and gained > -math.inf:
+                yield self._next(beam, token, gained, tops[0][1])
 
     def _next(self, beam: int, token: int, gained: float, best: float) -> Draft:
         _, tokens, chosen, score, lost, state, before = self.drafts[beam]

@@ -54,8 +54,8 @@ class Progress:
         """Keep what has ended, and forget the sentences that are done.
 
         totals (B, C), log-probabilities of C candidates, -inf for those that have not ended; going
-        (B,), whether the sentence could go on; prefixes (B, W, t), and beams (B, C), which of them
-        each candidate continues -> of each row from now on, which of the rows before it is
+        (B,), whether the sentence could go on; prefixes (B, W, t), and beams (B, C or more), which
+        of them each candidate continues -> of each row from now on, which of the rows before it is
         """
         told = torch.cat([totals, going[:, None].to(totals)], dim=1).tolist()  # here it waits
         ended = [

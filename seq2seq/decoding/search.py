@@ -14,8 +14,9 @@ class Hypothesis(NamedTuple):
     tokens: list[int]
     """Without start and end token."""
     score: float
-    """log P(tokens, end | source) divided by the length penalty; the higher the better. Under a
-    constraint without what is given, see constrained.py."""
+    """log P(tokens, end | source) divided by the length penalty; the higher the better. Repetition
+    and coverage penalties are in it; under a constraint it is without what is given, see
+    constrained.py."""
 
 
 class Stepper(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from seq2seq.evaluation.differences import Differences, differences
 from seq2seq.evaluation.metrics import new_bleu
-from seq2seq.evaluation.significance import SystemScore, compare, how_tested
+from seq2seq.evaluation.significance import SURE, SystemScore, compare, how_tested
 from seq2seq.evaluation.words import Found, scored_words, word_scores
 
 RARE = 10
@@ -57,6 +57,8 @@ class Comparison:
     references: int
     test: str
     """Behind the p-values: its name and size."""
+    sure: float
+    """Below this p a difference is called one."""
     scores: list[SystemScore]
     groupings: list[Grouping]
     found: list[Found]
@@ -87,6 +89,7 @@ def compare_in_depth(
         systems: Mapping[str, Sequence[str]],
         references: Sequence[Sequence[str]],
         metrics: Sequence[str],
+        paired: str,
     ) -> list[SystemScore]:
         return compare(
             systems,
@@ -107,6 +110,7 @@ def compare_in_depth(
                     {name: [each[n] for n in lines] for name, each in systems.items()},
                     [[each[n] for n in lines] for each in references],
                     metrics[:1],
+                    "bootstrap",  # for the intervals: a group is too small for tests
                 ),
             )
             for label, lines in members.items()
@@ -129,7 +133,8 @@ def compare_in_depth(
         sentences=len(references[0]),
         references=len(references),
         test=how_tested(paired, resamples),
-        scores=scores(systems, references, metrics),
+        sure=SURE[paired],
+        scores=scores(systems, references, metrics, paired),
         groupings=[
             grouping(f"Length of the {of}, in {unit}", by_length(lengths)),
             grouping(f"{rare.capitalize()}, in the reference", by_rare_words(words, seen, below)),

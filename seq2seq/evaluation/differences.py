@@ -68,7 +68,7 @@ def differences(
 
     def difference(n: int) -> Difference:
         reference = references[0][n]
-        first, second = marked(baseline[n], system[n], reference)
+        first, second = marked(baseline[n], system[n], reference, lowercase)
         return Difference(
             n + 1,
             None if sources is None else sources[n],
@@ -100,37 +100,39 @@ def sentence_chrf(
 
 
 def marked(
-    first: str, second: str, reference: str
+    first: str, second: str, reference: str, lowercase: bool = False
 ) -> tuple[list[tuple[str, Mark]], list[tuple[str, Mark]]]:
-    """Both translations, with the words marked that the other does not have in that place.
+    """Both translations, with the words marked that the other does not have in that place; case
+    is no difference with `lowercase`.
 
     A marked word is right as often as the reference has it beside the words that are the same.
     """
-    one, other = tokens(first), tokens(second)
-    matcher = SequenceMatcher(
-        None, [each.text for each in one], [each.text for each in other], autojunk=False
-    )
+    shown = [tokens(text) for text in (first, second, reference)]
+    form = str.lower if lowercase else str
+    one, other, asked = ([form(each.text) for each in words] for words in shown)
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
     common = {
         (block.a + n, block.b + n)
         for block in matcher.get_matching_blocks()
         for n in range(block.size)
     }
-    shared = Counter(one[a].text for a, _ in common)
-    wanted = Counter(each.text for each in tokens(reference)) - shared
+    wanted = Counter(asked) - Counter(one[a] for a, _ in common)
     return (
-        _cut(one, {a for a, _ in common}, wanted.copy()),
-        _cut(other, {b for _, b in common}, wanted.copy()),
+        _cut(shown[0], one, {a for a, _ in common}, wanted.copy()),
+        _cut(shown[1], other, {b for _, b in common}, wanted.copy()),
     )
 
 
-def _cut(words: Sequence[Token], same: set[int], wanted: Counter[str]) -> list[tuple[str, Mark]]:
+def _cut(
+    shown: Sequence[Token], compared: Sequence[str], same: set[int], wanted: Counter[str]
+) -> list[tuple[str, Mark]]:
     """A space between words of two marks goes with the unmarked one, or before the second."""
     pieces: list[tuple[str, Mark]] = []
-    for n, word in enumerate(words):
+    for n, (word, key) in enumerate(zip(shown, compared, strict=True)):
         mark: Mark = "same"
         if n not in same:
-            mark = "right" if wanted[word.text] > 0 else "wrong"
-            wanted[word.text] -= 1
+            mark = "right" if wanted[key] > 0 else "wrong"
+            wanted[key] -= 1
         text = f" {word.text}" if word.spaced else word.text
         if pieces and pieces[-1][1] == mark:
             pieces[-1] = (pieces[-1][0] + text, mark)

@@ -149,13 +149,6 @@ class CTranslate2Engine:
             found.append(row)
         return found
 
-    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
-        """It keeps that to itself."""
-        raise ConfigError(
-            "engine=ctranslate2 does not tell where each layer and head looks: alignments and "
-            "attention are the native engine's."
-        )
-
 
 def open_engine(exported: Exported, device: str, precision: str) -> CTranslate2Engine:
     """On a CPU it translates in as many threads as torch has, each of them a `CHUNK`."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
@@ -11,7 +12,7 @@ from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID, limits_of, searches_beside_caller
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.refusal import refuse_search
@@ -77,13 +78,6 @@ class HuggingFaceEngine:
         rows = rows.masked_fill(torch.isin(said, torch.tensor(NEVER_SAID)), -torch.inf)
         return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
 
-    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
-        """It keeps that to itself."""
-        raise ConfigError(
-            "engine=huggingface does not tell where each layer and head looks: alignments and "
-            "attention are the native engine's."
-        )
-
     def _source(self, src: Sequence[Ids]) -> dict[str, Tensor]:
         ids = self._tensor([[*each, EOS_ID] for each in src])
         return {"input_ids": ids, "attention_mask": (ids != PAD_ID).long()}
@@ -127,9 +121,13 @@ def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceE
     transformers.utils.logging.disable_progress_bar()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-        exported.folder, local_files_only=True, dtype=PRECISIONS[precision]
-    )
+    try:
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            exported.folder, local_files_only=True, dtype=PRECISIONS[precision]
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelFolderError(f"{exported.folder} cannot be used: {reason}") from None
     try:
         model = model.to(torch.device(device))
     except (RuntimeError, AssertionError) as error:

@@ -12,7 +12,7 @@ from seq2seq.data.batch import Ids, make_batch
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID, search
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.refusal import REQUEST, SEARCH, Abilities, refuse_search
@@ -89,31 +89,27 @@ class OnnxEngine:
         rows = torch.cat(found, dim=1)  # (B, T)
         return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
 
-    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
-        """The graphs keep that to themselves."""
-        raise ConfigError(
-            "engine=onnx does not tell where each layer and head looks: alignments and attention "
-            "are the native engine's."
-        )
-
 
 def open_engine(exported: Exported, device: str, precision: str) -> OnnxEngine:
     """In fp32, which is what is stored; on a CPU in as many threads as torch has."""
     with extra("onnx"):
         import onnxruntime
     one_of("precision", precision, ["fp32"])
-    kind = device.partition(":")[0]
-    if kind == "auto":
-        kind = "cuda" if PROVIDERS["cuda"] in onnxruntime.get_available_providers() else "cpu"
-    if PROVIDERS.get(kind) not in onnxruntime.get_available_providers():
+    if device == "auto":
+        device = "cuda" if PROVIDERS["cuda"] in onnxruntime.get_available_providers() else "cpu"
+    if PROVIDERS.get(device) not in onnxruntime.get_available_providers():
         raise ConfigError(f"device={device} cannot be used: the onnxruntime here has no provider.")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    encoder, decoder = (
-        onnxruntime.InferenceSession(
-            str(exported.folder / name), options, providers=[PROVIDERS[kind]]
+    try:
+        encoder, decoder = (
+            onnxruntime.InferenceSession(
+                str(exported.folder / name), options, providers=[PROVIDERS[device]]
+            )
+            for name in (ENCODER, DECODER)
         )
-        for name in (ENCODER, DECODER)
-    )
+    except Exception as error:  # its errors have no other class in common
+        reason = str(error).splitlines()[0]
+        raise ModelFolderError(f"{exported.folder} cannot be used: {reason}") from None
     start_id = int(decoder.get_modelmeta().custom_metadata_map["start_id"])
     return OnnxEngine(encoder, decoder, start_id, exported.about.max_length)

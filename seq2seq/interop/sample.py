@@ -23,11 +23,12 @@ class Example:
 
 
 def made_up(count: int, exported: Exported) -> list[Example]:
-    """Up to 20 random tokens a side."""
+    """Up to 20 random tokens a side, if the model takes so many."""
     rng = random.Random(1)
+    most = min(20, longest_of(exported))
 
     def tokens(subwords: Subwords) -> list[int]:
-        return rng.choices(range(4, len(subwords)), k=rng.randint(1, 20))
+        return rng.choices(range(4, len(subwords)), k=rng.randint(1, most))
 
     return [
         Example(number, tokens(exported.src_subwords), tokens(exported.tgt_subwords))
@@ -36,19 +37,26 @@ def made_up(count: int, exported: Exported) -> list[Example]:
 
 
 def of_text(
-    lines: Sequence[str], references: Sequence[str] | None, exported: Exported
+    lines: Sequence[str], references: Sequence[str] | None, count: int, exported: Exported
 ) -> list[Example]:
-    """The lines that are not blank and that the exported model takes, with their translations."""
-    longest = exported.about.max_length or sys.maxsize
-    src = exported.src_subwords.encode_all(lines)
-    found = [
-        replace(example, src=ids)
-        for example, ids in zip(made_up(len(lines), exported), src, strict=True)
-    ]
-    if references is not None:
-        tgt = exported.tgt_subwords.encode_all(references)
-        found = [
-            replace(example, tgt=ids, reference=text)
-            for example, ids, text in zip(found, tgt, references, strict=True)
-        ]
-    return [each for each in found if each.src and max(len(each.src), len(each.tgt)) < longest]
+    """The first lines that are not blank and that the exported model takes, with their
+    translations; up to `count`."""
+    longest, invented = longest_of(exported), made_up(count, exported)
+    found: list[Example] = []
+    for place, line in enumerate(lines):
+        if len(found) == count:
+            break
+        example = replace(
+            invented[len(found)], number=place + 1, src=exported.src_subwords.encode(line)
+        )
+        if references is not None:
+            tgt = exported.tgt_subwords.encode(references[place])
+            example = replace(example, tgt=tgt, reference=references[place])
+        if example.src and max(len(example.src), len(example.tgt)) <= longest:
+            found.append(example)
+    return found
+
+
+def longest_of(exported: Exported) -> int:
+    """Most tokens of a sentence that the model takes, the end token not counted."""
+    return (exported.about.max_length or sys.maxsize) - 1

@@ -19,7 +19,7 @@ from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
 from seq2seq.interop.refusal import refuse
 from seq2seq.model_card import model_card
-from seq2seq.model_folder import EXPORTED, SavedModel, find_model, load_languages, load_model
+from seq2seq.model_folder import EXPORTED, SavedModel, find_model, load_model, read_description
 from seq2seq.provenance import CARD
 
 
@@ -116,9 +116,10 @@ def languages(path: str | Path) -> tuple[str, str]:
     none was given."""
     folder = Path(path)
     if (folder / EXPORTED).is_file():
-        about = Exported.read(folder).about
-        return about.src_lang, about.tgt_lang
-    return load_languages(find_model(folder))
+        exported = Exported.read(folder).about
+        return exported.src_lang, exported.tgt_lang
+    about = read_description(find_model(folder))
+    return about.src_lang, about.tgt_lang
 
 
 def load(path: str | Path, name: str, device: str, precision: str) -> ScoringEngine:

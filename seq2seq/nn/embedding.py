@@ -34,7 +34,10 @@ class TokenEmbedding(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Copies and pickles of a parameter lose its hooks."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
+        learns = self.weight.requires_grad
+        self.weight.requires_grad_(True)  # without, it takes no hook; what it has taken it keeps
         self.weight.register_hook(_without_padding_row)
+        self.weight.requires_grad_(learns)
 
     def forward(self, tokens: Tensor) -> Tensor:
         return F.embedding(tokens, self.weight) * self.scale

@@ -41,7 +41,7 @@ class Transformer(nn.Module):
         self.src_embedding = TokenEmbedding(config.src_vocab_size, d_model, scale=scale)
         self.tgt_embedding = (
             self.src_embedding
-            if config.tie in ("source-target", "all")
+            if config.shares_languages
             else TokenEmbedding(config.tgt_vocab_size, d_model, scale=scale)
         )
         self.src_positions = POSITIONS[config.positions](config)

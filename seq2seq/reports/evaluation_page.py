@@ -62,7 +62,7 @@ def _head(comparison: Mapping[str, Any]) -> str:
     verdicts = "\n".join(
         f"<li><b>{escape(name)}</b>: "
         + ", ".join(
-            _verdict(score, baseline)
+            _verdict(score, baseline, comparison["sure"])
             for score, baseline in _with_baseline(comparison["scores"])
             if score["system"] == name
         )
@@ -83,13 +83,13 @@ def _with_baseline(
     return pairs
 
 
-def _verdict(score: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
+def _verdict(score: Mapping[str, Any], baseline: Mapping[str, Any], sure: float) -> str:
     """How sure a difference is, and which way it goes."""
     change = score["value"] - baseline["value"]
     said = f"{score['name']} {signed(change)}"
     if score["p_value"] is None:
         return said
-    style, word = verdict(score["name"], change, score["p_value"])
+    style, word = verdict(score["name"], change, score["p_value"], sure)
     return f'{said} <span class="chip {style}">{word}, {chance(score["p_value"])}</span>'
 
 
@@ -137,9 +137,10 @@ def _how(comparison: Mapping[str, Any]) -> str:
     said = "± is half of the 95 % interval of bootstrap resamples of the test set."
     if len(comparison["systems"]) > 1:
         said += (
-            f" p is the chance of a difference at least as large between systems that are equally "
-            f"good ({comparison['test']}); it compares sentence by sentence, so it may be small "
-            f"though intervals overlap."
+            f" p says how easily systems that are equally good differ so much by chance "
+            f"({comparison['test']}); it compares sentence by sentence, so it may be small though "
+            f"intervals overlap. Better and worse are said below {comparison['sure']:g}, where "
+            f"equally good systems come in one of twenty comparisons."
         )
     return said
 

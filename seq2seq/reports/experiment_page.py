@@ -1,6 +1,6 @@
 """One page of HTML about configurations that were trained with several seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -11,26 +11,28 @@ from seq2seq.reports.page import page
 from seq2seq.reports.score_words import STYLE, chance, heading, signed, swatch, verdict
 
 EXPLAINED = """± is the standard deviation over seeds: what another training would change.
-p is what other sentences would change: the chance of a difference at least as large between
-configurations that are equally good. All translations of a sentence, from all seeds, are drawn
-together. A difference is to be trusted if p is small and it exceeds the standard deviations."""
+p is what other sentences would change: how easily configurations that are equally good differ so
+much by chance. All translations of a sentence, from all seeds, are drawn together. A difference is
+to be trusted if p is below {sure:g}, where configurations that are equally good come in one of
+twenty comparisons, and if it exceeds the standard deviations."""
 
 
 def html_page(report: Mapping[str, Any]) -> str:
     """`report` is what stands in report.json."""
     baseline, *others = report["configs"]
     title = f"{', '.join(others)} against {baseline}" if others else f"Seeds of {baseline}"
+    explained = f'<p class="faint">{EXPLAINED.format(sure=report["sure"])}</p>'
     missing = "".join(f"<li>{escape(each)}</li>" for each in report["missing"])
     sections = [
         f"<p>Seeds {', '.join(map(str, report['seeds']))}.</p>",
         f"<p>Missing:</p>\n<ul>{missing}</ul>" if missing else "",
-        *(_test_set(report["configs"], name, each) for name, each in report["test_sets"].items()),
-        f'<p class="faint">{EXPLAINED}</p>' if report["test_sets"] else "",
+        *(_test_set(report, name, each) for name, each in report["test_sets"].items()),
+        explained if report["test_sets"] else "",
     ]
     return page(title, "\n".join(filter(None, sections)), f"{STYLE}{group_chart.STYLE}")
 
 
-def _test_set(configs: Sequence[str], name: str, found: Mapping[str, Any]) -> str:
+def _test_set(report: Mapping[str, Any], name: str, found: Mapping[str, Any]) -> str:
     by_metric = {
         metric: {score["config"]: score for score in group}
         for metric, group in groupby(found["scores"], key=lambda score: score["name"])
@@ -38,9 +40,9 @@ def _test_set(configs: Sequence[str], name: str, found: Mapping[str, Any]) -> st
     head = "".join(f'<th scope="col" colspan="2">{heading(metric)}</th>' for metric in by_metric)
     rows = "\n".join(
         f"<tr><td>{swatch(index)} {escape(config)}</td>"
-        + "".join(_cells(scores, config, index) for scores in by_metric.values())
+        + "".join(_cells(scores, config, index, report["sure"]) for scores in by_metric.values())
         + "</tr>"
-        for index, config in enumerate(configs)
+        for index, config in enumerate(report["configs"])
         if any(config in scores for scores in by_metric.values())
     )
     signatures = "<br />".join(
@@ -67,7 +69,7 @@ def _signatures(scores: Mapping[str, Any]) -> list[str]:
     return [first["signature"], *([first["test_signature"]] if tested else [])]
 
 
-def _cells(scores: Mapping[str, Any], config: str, index: int) -> str:
+def _cells(scores: Mapping[str, Any], config: str, index: int, sure: float) -> str:
     score, baseline = scores[config], next(iter(scores.values()))
     values = [Estimate(each) for score in scores.values() for each in score["values"].values()]
     own = list(score["values"].values())
@@ -78,7 +80,7 @@ def _cells(scores: Mapping[str, Any], config: str, index: int) -> str:
         below += ", baseline" * (index == 0 and len(scores) > 1)
     else:
         change = score["mean"] - baseline["mean"]
-        word, _ = verdict(score["name"], change, score["p_value"])
+        word, _ = verdict(score["name"], change, score["p_value"], sure)
         p_value = f'<span class="chip {word}">{chance(score["p_value"])}</span>'
         below = f"{below}, {signed(change)} {p_value}"
     return f"<td>{said}<br /><small>{below}</small></td><td>{picture}</td>"

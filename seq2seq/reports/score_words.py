@@ -4,8 +4,6 @@ from html import escape
 
 from seq2seq.reports.panels import stroke
 
-SURE = 0.05
-"""Below this chance a difference is called one."""
 LOWER_IS_BETTER = {"TER"}
 
 STYLE = """
@@ -22,9 +20,9 @@ code { font-size: .8rem; overflow-wrap: anywhere }
 """
 
 
-def verdict(metric: str, change: float, p_value: float) -> tuple[str, str]:
+def verdict(metric: str, change: float, p_value: float, sure: float) -> tuple[str, str]:
     """The style of a difference, "better", "worse" or "even", and words for it."""
-    if p_value >= SURE:
+    if p_value >= sure:
         return "even", "no clear difference"
     word = "better" if (change < 0) == (metric in LOWER_IS_BETTER) else "worse"
     return word, word

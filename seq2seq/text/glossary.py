@@ -48,8 +48,8 @@ class Glossary:
             seen.setdefault(src, number)
         return cls(terms)
 
-    def targets(self, sentence: str, protected: Sequence[Span] = ()) -> list[str]:
-        """The target term of each source term in the sentence, in order.
+    def targets(self, sentence: str, protected: Sequence[Span] = ()) -> list[tuple[int, str]]:
+        """Where each source term begins in the sentence, and its target term, in order.
 
         Whole words only; from left to right the longest, and none that touches a protected span.
         """
@@ -61,7 +61,7 @@ class Glossary:
             for end in reversed(ends):
                 target = self._target(sentence[start:end])
                 if target and all(end <= span.start or span.end <= start for span in protected):
-                    found.append(target)
+                    found.append((start, target))
                     done = end
                     break
         return found

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import cache
 
 # C0 and C1 controls (tab, carriage return, NUL ...) and the byte-order mark.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]")
@@ -17,9 +18,19 @@ def clean(text: str) -> str:
 
 
 def fold(sentence: str) -> str:
-    """The letters and digits alone, in one case and one Unicode spelling (NFKC)."""
+    """The letters, vowel signs and digits alone, in one case and one Unicode spelling (NFKC)."""
     spelled = unicodedata.normalize("NFKC", sentence.casefold())
-    return "".join(filter(str.isalnum, spelled))
+    return "".join(filter(_is_said, spelled))
+
+
+@cache
+def _is_said(character: str) -> bool:
+    """Vowel signs are marks that are no accents, which have a combining class, nor change how the
+    character before them is drawn (variation selectors, enclosing marks)."""
+    vowel_sign = unicodedata.category(character) in ("Mc", "Mn") and not (
+        unicodedata.combining(character) or "VARIATION" in unicodedata.name(character, "")
+    )
+    return character.isalnum() or vowel_sign
 
 
 def shortened(text: str, longest: int = 80) -> str:

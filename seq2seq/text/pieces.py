@@ -3,25 +3,47 @@
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from seq2seq.text.scripts import script_of
 
 # After a full stop and what closes around it if a space follows, or after a CJK one anywhere.
 _SENTENCE_ENDS = re.compile(r"[.!?…]+[\"'»”’)\]]*(?=\s)|[。｡\uff01\uff1f]+[」』”’\uff09]*")
 _SPACES = re.compile(r"\s")
+# As converted OPUS-MT models read it, >>fra<<, or as in Johnson et al. (2017), <2fr>.
+_LANGUAGE_TAG = re.compile(r"\s*(?:>>[^\s<>]+<<|<2[^\s<>]+>)\s+(?=\S)")
 
 
-def split(text: str, fits: Callable[[str], bool]) -> list[str]:
+class Piece(NamedTuple):
+    """Of a text that was split."""
+
+    start: int
+    """Where it begins in the whole text, by character."""
+    text: str
+    """With the language tag of the whole text before it, if that has one."""
+
+
+def split(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     """Pieces that fit, as long as they are more than one character each.
 
     What does not fit is cut in two as near to its middle as sentences end there, otherwise as there
-    are spaces, otherwise in the middle. Nothing is lost but white space around cuts.
+    are spaces, otherwise in the middle. Nothing is lost but white space around cuts, and a language
+    tag at the beginning is put before every piece.
     """
+    tagged = _LANGUAGE_TAG.match(text)
+    start = tagged.end() if tagged else 0
+    tag = text[:start].lstrip()
+    pieces = _split(text[start:], start, lambda piece: fits(tag + piece))
+    return [Piece(start, tag + piece) for start, piece in pieces]
+
+
+def _split(text: str, start: int, fits: Callable[[str], bool]) -> list[Piece]:
+    start += len(text) - len(text.lstrip())
     text = text.strip()
     if fits(text) or len(text) < 2:
-        return [text]
+        return [Piece(start, text)]
     cut = _nearest_cut(text)
-    return split(text[:cut], fits) + split(text[cut:], fits)
+    return _split(text[:cut], start, fits) + _split(text[cut:], start + cut, fits)
 
 
 def _nearest_cut(text: str) -> int:

@@ -19,12 +19,15 @@ Segment = Callable[[str, float, Random], list[str]]
 """(normalised text, strength, generator) -> pieces; a character of no piece is its own."""
 
 WORDS = re.compile("\u2581?[^\u2581]+|\u2581")
+LONGEST_REMEMBERED = 20
+"""Characters of a word whose lattice is kept for the next time; where words are not spaced it is a
+sentence, which hardly comes again."""
 UNKNOWN_PENALTY = 10.0
 """How much less likely than the rarest piece a character of no piece is, as in SentencePiece."""
 
 
 def unigram_sampler(scores: Mapping[str, float]) -> Segment:
-    """Segmentations with probability P ** strength, normalised (Kudo 2018, section 3.2).
+    """Segmentations with probability P ** strength, normalised (Kudo 2018, section 3.3).
 
     scores: log-probability of each piece. Forward filtering, backward sampling over the lattice of
     a word's pieces (Scott 2002), so that all segmentations are drawn from, not the best few.
@@ -32,7 +35,6 @@ def unigram_sampler(scores: Mapping[str, float]) -> Segment:
     longest = max(map(len, scores))
     unknown = min(scores.values()) - UNKNOWN_PENALTY
 
-    @lru_cache(1 << 16)
     def lattice(word: str, strength: float) -> list[tuple[list[int], list[float]]]:
         """For each end in the word: where a last piece may begin, and the chances that it begins
         there or before."""
@@ -53,10 +55,13 @@ def unigram_sampler(scores: Mapping[str, float]) -> Segment:
             choices.append((starts, chances))
         return choices
 
+    remembered = lru_cache(1 << 14)(lattice)
+
     def segment(text: str, strength: float, random: Random) -> list[str]:
         pieces = []
         for word in WORDS.findall(text):
-            choices, end, backwards = lattice(word, strength), len(word), []
+            find = remembered if len(word) <= LONGEST_REMEMBERED else lattice
+            choices, end, backwards = find(word, strength), len(word), []
             while end:
                 starts, chances = choices[end - 1]
                 start = starts[bisect(chances, random.random() * chances[-1])]
@@ -70,7 +75,7 @@ def unigram_sampler(scores: Mapping[str, float]) -> Segment:
 
 
 def bpe_sampler(scores: Mapping[str, float]) -> Segment:
-    """BPE-dropout (Provilkova et al. 2020, algorithm 1): in every round each possible merge is left
+    """BPE-dropout (Provilkov et al. 2020, algorithm 1): in every round each possible merge is left
     out with probability `strength`, and the best of the others is made.
 
     scores: higher for pieces that were merged earlier.

@@ -192,8 +192,9 @@ def _line(text: str) -> str:
 
 
 def train_subwords(texts: Iterable[str], config: SubwordConfig, vocab_size: int) -> bytes:
-    """Train a subword model on cleaned `texts`; at most `vocab_size` subwords, fewer if the text
-    has no more. Returns it serialised, the same bytes for the same input."""
+    """Train a subword model on cleaned `texts`, of `vocab_size` subwords; if the text has no more,
+    of fewer with unigram, while bpe is a ConfigError. Returns it serialised, the same bytes for the
+    same input."""
     serialized = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.Train(

@@ -3,14 +3,17 @@
 What is counted is text, however it is cut into subwords.
 """
 
+from bisect import bisect
 from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple, Protocol
 
 from seq2seq.config import UNK_ID
 from seq2seq.text.normalize import clean
 from seq2seq.text.occurrences import MARK, Matcher, marked, occurrences
+from seq2seq.text.pieces import Piece
 from seq2seq.text.words import SPACED, in_words
 
 
@@ -83,14 +86,21 @@ def not_held(terms: Iterable[str], text: str) -> list[str]:
     ]
 
 
-def shared(terms: Iterable[str], pieces: Sequence[str]) -> list[list[str]]:
-    """For each piece of a source text its terms: those that stand in it, as often as they do; what
-    stands in none goes to the first."""
-    left = Counter(terms)
-    shares: list[list[str]] = []
-    for piece in pieces:
-        here = {term: min(left[term], occurrences(term, clean(piece))) for term in left}
-        shares.append([term for term, times in here.items() for _ in range(times)])
+def shared(
+    terms: Iterable[str], origins: Iterable[int | None], pieces: Sequence[Piece]
+) -> list[list[str]]:
+    """For each piece of a source text its terms: those whose origin, see `Sentence`, is there; of
+    those without, what stands in it, as often as it does; what stands in none goes to the first."""
+    starts, shares = [piece.start for piece in pieces], [list[str]() for _ in pieces]
+    left = Counter[str]()
+    for term, origin in zip(terms, chain(origins, repeat(None)), strict=False):
+        if origin is None:
+            left[term] += 1
+        else:
+            shares[max(bisect(starts, origin) - 1, 0)].append(term)
+    for share, piece in zip(shares, pieces, strict=True):
+        here = {term: min(left[term], occurrences(term, clean(piece.text))) for term in left}
+        share += [term for term, times in here.items() for _ in range(times)]
         left -= Counter(here)
     shares[0] += left.elements()
     return shares

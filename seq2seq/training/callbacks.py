@@ -1,5 +1,6 @@
 """What happens beside the training steps: the model folder, how a run begins and ends, the bar."""
 
+import fcntl
 import os
 import signal
 import sys
@@ -7,17 +8,57 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import CONFIG, save_model
+from seq2seq.model_folder import CONFIG, SavedModel, save_model
 from seq2seq.training.checkpoints import LAST, is_in
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.record import Record
+
+
+class Alone(Callback):
+    """Refuses a second fit in a run folder while one is at work there: each would take the other's
+    checkpoints for its own.
+
+    The lock is one of the process (POSIX), so that workers which outlive it by moments, when it is
+    killed, do not keep a resumed run out.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self._file: TextIO | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        self.run.mkdir(parents=True, exist_ok=True)
+        self._file = (self.run / ".lock").open("w")  # locked until it is closed
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise ConfigError(
+                f"run={self.run} is being trained by another process; wait for it, or choose "
+                f"another --run."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        self._leave()
+
+    def on_exception(
+        self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 class BestModelFolder(Callback):
@@ -59,12 +100,25 @@ class BestModelFolder(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best = state_dict["best"]
 
-    @rank_zero_only
     def _save(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
         kind = "last step" if self.best is None else "best checkpoint"
-        known = self.record.provenance(trainer, module, kind, [trainer.global_step], self.best)
-        save_model(replace(module.saved_model(), provenance=known), self.folder)
+        model = module.saved_model()
+        self.save(trainer, module, model, kind, [trainer.global_step], self.best)
+
+    @rank_zero_only
+    def save(
+        self,
+        trainer: pl.Trainer,
+        module: TranslationModule,
+        model: SavedModel,
+        kind: str,
+        steps: list[int],
+        bleu: float | None,
+    ) -> None:
+        """Put a model into the folder, with what is known of it."""
+        known = self.record.provenance(trainer, module, kind, steps, bleu)
+        save_model(replace(model, provenance=known), self.folder)
 
 
 class LastValidation(Callback):
@@ -131,6 +185,10 @@ class CleanStop(Callback):
         self.folder = folder
         self.asked = 0
         """The signal that came, if one did."""
+        self._validated = False
+        """The last step, whose checkpoint is written then."""
+        self._next_question = 0
+        """The step from which on the other processes are asked again."""
         self._handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -147,14 +205,26 @@ class CleanStop(Callback):
         batch: Any,
         batch_index: int,
     ) -> None:
-        if (batch_index + 1) % trainer.accumulate_grad_batches or self._validation_is_due(trainer):
+        if (batch_index + 1) % trainer.accumulate_grad_batches:
+            return
+        self._validated = self._validation_is_due(trainer)
+        if self._validated:
             return  # a checkpoint between a step and its validation would lose the validation
-        if trainer.world_size > 1 and trainer.global_step % trainer.log_every_n_steps:  # type: ignore[attr-defined]
+        if trainer.world_size > 1 and trainer.global_step < self._next_question:
             return  # asking the other processes costs time
-        if trainer.strategy.reduce_boolean_decision(bool(self.asked), all=False):
+        self._next_question = trainer.global_step + trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if self._stops(trainer):
             name = LAST.format(step=trainer.global_step)
             trainer.save_checkpoint(self.folder / f"{name}.ckpt")
-            raise SystemExit(128 + (self.asked or signal.SIGTERM) if trainer.is_global_zero else 0)
+            self._stop(trainer)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_index: int
+    ) -> None:
+        if self._validated:
+            self._validated = False
+            if self._stops(trainer):
+                self._stop(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._restore()
@@ -163,6 +233,13 @@ class CleanStop(Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
     ) -> None:
         self._restore()
+
+    def _stops(self, trainer: pl.Trainer) -> bool:
+        """Whether one of the processes was asked to."""
+        return trainer.strategy.reduce_boolean_decision(bool(self.asked), all=False)
+
+    def _stop(self, trainer: pl.Trainer) -> NoReturn:
+        raise SystemExit(128 + (self.asked or signal.SIGTERM) if trainer.is_global_zero else 0)
 
     def _ask(self, number: int, frame: object) -> None:
         if self.asked:

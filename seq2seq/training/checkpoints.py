@@ -4,9 +4,10 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from pytorch_lightning import LightningModule, Trainer
@@ -23,20 +24,27 @@ LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.2f}"
 UNFINISHED = ".{}.unfinished"
 
 
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which becomes the one at `path` whole or not at all, however the process
+    ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(UNFINISHED.format(path.name))
+    with unfinished.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+
+
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint whole or not at all, however the process ends."""
+    """Writes a checkpoint whole or not at all."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(UNFINISHED.format(path.name))
-        with unfinished.open("wb") as file:
+        with written_whole(Path(path)) as file:
             torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
 
 
 class KeptCheckpoints(ModelCheckpoint):
@@ -92,6 +100,15 @@ class KeptCheckpoints(ModelCheckpoint):
                 "kth_best_model_path": worst,
                 "kth_value": scores[worst],
             }
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Keep the last step, too, where steps decide when; where validations do, it has one."""
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        ends = self._every_n_train_steps and trainer.global_step == trainer.max_steps
+        if ends and not self._should_skip_saving_checkpoint(trainer):
+            self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
@@ -150,7 +167,7 @@ def start_of_fit(wanted: str | None, run: Path) -> str | None:
     if start is not None and is_in(run / FOLDER, start):
         step = step_of(Path(start))
         for path in reversed(last_checkpoints(run)):
-            if step_of(path) == step and is_complete(path):
+            if step_of(path) == step and (str(path) == start or is_complete(path)):
                 return str(path)  # of a best one, too: it is written later and knows of both
             if step_of(path) > step and is_complete(path):
                 raise ConfigError(

@@ -14,7 +14,7 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.engine import NativeEngine
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
-from seq2seq.model_folder import SavedModel, save_model
+from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.checkpoints import KeptCheckpoints, average, is_complete, step_of
@@ -65,14 +65,14 @@ class ModelChoice(Callback):
             # The folder may hold what this run chose when it ended before.
             average(model, [best])
             steps = [step_of(best)]
-            self._save(trainer, module, model, "best checkpoint", steps, self.stored.best)
+            self.stored.save(trainer, module, model, "best checkpoint", steps, self.stored.best)
         scores = [("best checkpoint", steps, self.stored.best)]
         rank_zero_info(f"best checkpoint: validation BLEU {self.stored.best:.2f}")
         for name, steps, load in self._others(trainer.global_step):
             load(model)
             bleu = _validation_bleu(model, trainer, module)
             if bleu > max(score for _, _, score in scores):
-                self._save(trainer, module, model, name, steps, bleu)
+                self.stored.save(trainer, module, model, name, steps, bleu)
             scores.append((name, steps, bleu))
             rank_zero_info(f"{name}: validation BLEU {bleu:.2f}")
         self._conclude(scores)
@@ -90,19 +90,6 @@ class ModelChoice(Callback):
         if self.ema is not None and self.ema.weights:
             copy = self.ema.copy_to
             yield Candidate("moving average", [step], lambda model: copy(model.network))
-
-    @rank_zero_only
-    def _save(
-        self,
-        trainer: pl.Trainer,
-        module: TranslationModule,
-        model: SavedModel,
-        name: str,
-        steps: list[int],
-        bleu: float,
-    ) -> None:
-        known = self.stored.record.provenance(trainer, module, name, steps, bleu)
-        save_model(replace(model, provenance=known), self.stored.folder)
 
     @rank_zero_only
     def _conclude(self, scores: list[tuple[str, list[int], float]]) -> None:

@@ -118,7 +118,7 @@ class CorpusDataModule(pl.LightningDataModule):
         if stage == "fit" and not self.samplers:
             self._open_stores()
             self.samplers = [self._training_sampler(*each) for each in enumerate(self.stores)]
-        if stage in ("fit", "validate"):
+        if stage in ("fit", "validate") and self._validates:
             if self.validation is None:
                 raise _not_set("validation")
             self._read("validation", self.validation)
@@ -184,8 +184,11 @@ class CorpusDataModule(pl.LightningDataModule):
         return self._text_loader("predict")
 
     def longest(self) -> tuple[str, int]:
-        """The corpus with the longest sentence, and the positions that it takes."""
-        found = {name: int(self._lengths(pairs).max()) + 1 for name, pairs in self.texts.items()}
+        """Of the corpora whose pairs a network reads as they are, the one with the longest
+        sentence, and the positions that it takes; 0 where all are translated only."""
+        found = {"": 0}
+        if "validation" in self.texts:
+            found["validation"] = int(self._lengths(self.texts["validation"]).max()) + 1
         if self.samplers:
             found["train"] = self.longest_training_side
         return max(found.items(), key=lambda each: each[1])
@@ -193,7 +196,8 @@ class CorpusDataModule(pl.LightningDataModule):
     def origins(self, *roles: Role) -> tuple[list[Corpus], dict[str, str]]:
         """The corpora of these roles, which were read, as facts; the terms that stand beside them,
         by path."""
-        validation = {} if self.validation is None else {"": self.validation}
+        read = self.validation if "validation" in self.texts else None
+        validation = {} if read is None else {"": read}
         named = {"train": self.train, "validation": validation, "test": self.test}
         found = []
         for role in roles:
@@ -215,7 +219,12 @@ class CorpusDataModule(pl.LightningDataModule):
     def largest_part(self) -> tuple[int, int]:
         """Rows and positions of a training batch of the longest sentences."""
         longest = self.longest_training_side
-        return max(1, most_tokens(self.batch_tokens, self.subword_sampling) // longest), longest
+        rows = most_tokens(self.batch_tokens, self.subword_sampling) // longest
+        return max(1, min(self.batch_pairs, rows)), longest
+
+    @property
+    def _validates(self) -> bool:
+        return self.trainer is None or self.trainer.limit_val_batches != 0
 
     @property
     def _on_gpu(self) -> bool:

@@ -57,9 +57,9 @@ class Health(Callback):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
         self._tell(trainer, no_learning_rate(module.recipe, trainer.estimated_stepping_batches))
-        if trainer.global_step == 0 and trainer.is_global_zero:
-            data = module.data
-            validation = data.texts["validation"]
+        data = module.data
+        validation = data.texts.get("validation")
+        if validation and trainer.global_step == 0 and trainer.is_global_zero:
             found = glance(validation, data.stores, LOOKED_AT)
             self._tell(trainer, overlapping_validation(found, len(validation)))
 

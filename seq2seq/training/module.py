@@ -4,7 +4,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,20 @@ from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.data.output import writing
 from seq2seq.engine import NativeEngine
-from seq2seq.errors import ConfigError, SentenceError
+from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
 from seq2seq.training.card import put_on_card, written_at
+from seq2seq.training.compatibility import (
+    check_architecture,
+    check_checkpoint,
+    check_lengths,
+    check_tie,
+    identity,
+)
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
@@ -75,6 +82,8 @@ class TranslationModule(pl.LightningModule):
         self.parts = Parts()
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""
+        self.step_tokens: Tensor | int = 0
+        """Target tokens of this process in the step so far."""
 
     # -- the network
 
@@ -91,10 +100,10 @@ class TranslationModule(pl.LightningModule):
                 saved = load_model(self.init_from, rates=recipe.dropout, attention=recipe.attention)
                 self._written = written_at(self.init_from)
                 if self.trainer.state.fn == "fit":
-                    self._refuse_other_architecture(asdict(saved.network.config), self.init_from)
+                    check_architecture(self.config, saved.network.config, self.init_from)
                 self.network = saved.network.train()
             else:
-                self._refuse_tie()
+                check_tie(self.config, data)
                 config = replace(
                     self.config,
                     src_vocab_size=len(data.src_subwords),
@@ -108,7 +117,7 @@ class TranslationModule(pl.LightningModule):
             derived = [name for name, _ in self.named_buffers()]
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, derived)
         self.data.start_id = self.network.start_id
-        self._check_lengths()
+        check_lengths(self.network, self.data)
 
     @property
     def data(self) -> CorpusDataModule:
@@ -130,35 +139,6 @@ class TranslationModule(pl.LightningModule):
         return SavedModel(
             self.network, data.src_subwords, data.tgt_subwords, data.src_lang, data.tgt_lang
         )
-
-    def _check_lengths(self) -> None:
-        limit = self.network.max_length
-        name, longest = self.data.longest()
-        if limit is not None and longest > limit:
-            raise SentenceError(
-                f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
-                f"what fills up to a multiple of 8 counted, but model.max_positions={limit}; raise "
-                f"it, or lower data.max_length for training."
-            )
-
-    def _refuse_tie(self) -> None:
-        """One matrix for both languages gives an id one meaning in both."""
-        tie, src, tgt = self.config.tie, self.data.src_subwords, self.data.tgt_subwords
-        if tie in ("source-target", "all") and src.serialized != tgt.serialized:
-            raise ConfigError(
-                f"model.tie={tie} shares one matrix between both languages, but each has subwords "
-                f"of its own; use data.subwords.joint=true, or model.tie=target-output."
-            )
-
-    def _refuse_other_architecture(self, stored: dict[str, Any], origin: str) -> None:
-        """A setting that was changed, and differs from what is stored, is an error."""
-        for field in fields(ModelConfig):
-            here, there = getattr(self.config, field.name), stored.get(field.name)
-            if here not in (there, field.default):
-                raise ConfigError(
-                    f"model.{field.name}={here} differs from {there} in {origin}; an architecture "
-                    f"cannot change: leave the setting out, or train a new model."
-                )
 
     # -- learning
 
@@ -187,11 +167,14 @@ class TranslationModule(pl.LightningModule):
         accumulated = self.trainer.accumulate_grad_batches
         if batch_index % accumulated == 0:
             self.zero_grad()
+            self.step_tokens = 0
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
         torch.manual_seed(draw % 2**63)
         total = self._learn(parts)
+        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
+        self.step_tokens = self.step_tokens + tokens
         self.throughput.count(parts)
-        self.log("loss", total, prog_bar=True)
+        self.log("loss", total * self._loss_unit / tokens, prog_bar=True)
         if self.trainer.world_size == 1:
             return total.requires_grad_()
         # The gradients of all processes are averaged when each parameter has got this zero.
@@ -201,20 +184,23 @@ class TranslationModule(pl.LightningModule):
         """Nothing: Lightning calls it when the gradients are there."""
 
     def _learn(self, parts: list[Batch]) -> Tensor:
-        """Add the gradients of a micro-batch -> its loss per target token, detached."""
-        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
-        trainer = self.trainer
+        """Add the gradients of a micro-batch's loss -> that loss in `_loss_unit`, detached."""
 
         def backward(loss: Tensor) -> None:
             with torch.autocast(self.device.type, enabled=False):
-                trainer.strategy.backward(loss / trainer.accumulate_grad_batches, None)
+                self.trainer.strategy.backward(loss, None)
 
         return self.parts.learn(
             parts,
             list(self.parameters()),
-            lambda part: self._training_loss(part) / tokens,
+            lambda part: self._training_loss(part) / self._loss_unit,
             backward,
         )
+
+    @property
+    def _loss_unit(self) -> int:
+        """What sums over tokens are divided by until the tokens of the whole step are known."""
+        return self.data.batch_tokens
 
     def _training_loss(self, batch: Batch) -> Tensor:
         """Sum over target tokens."""
@@ -257,12 +243,19 @@ class TranslationModule(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by the norm of all gradients and log it; no step is taken where it is not finite."""
+        """Make the gradients those of the loss per target token of the step, of all its
+        micro-batches and processes; clip by the norm of all and log it. No step is taken where it
+        is not finite."""
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
             scaler.unscale_(optimizer)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        tokens = self.trainer.strategy.reduce(self.step_tokens, reduce_op="sum")
+        # Lightning has averaged over processes.
+        scale = self._loss_unit * self.trainer.world_size / tokens
+        norm = torch.nn.utils.get_total_norm(gradients) * scale
         bound = gradient_clip_val if gradient_clip_val else math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), bound)
+        torch._foreach_mul_(gradients, scale * (bound / norm).clamp(max=1.0))
         self.grad_norms.append(norm)
         # A fused optimizer looks at this on the device, and then changes nothing.
         optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
@@ -272,7 +265,8 @@ class TranslationModule(pl.LightningModule):
 
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if self.global_step % every == 0 and self.throughput.cells:
+        stepped = (batch_index + 1) % self.trainer.accumulate_grad_batches == 0
+        if stepped and self.global_step % every == 0:
             rate, padding = self.throughput.measured()
             self.log("tokens_per_second", rate * self.trainer.world_size, prog_bar=True)
             self.log("padding", padding)
@@ -281,24 +275,10 @@ class TranslationModule(pl.LightningModule):
     # -- checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["model_config"] = asdict(self.network.config)
-        checkpoint["subwords"] = self.saved_model().fingerprints
+        checkpoint.update(identity(self.saved_model()))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        fingerprints = self.saved_model().fingerprints
-        if checkpoint.get("subwords", fingerprints) != fingerprints:
-            raise ConfigError(
-                "the subwords differ from the checkpoint's: data.train, data.subwords or the "
-                "version of SentencePiece has changed; restore it, or start a new run with "
-                "--init_from."
-            )
-        for name, there in checkpoint["model_config"].items():
-            here = getattr(self.network.config, name)
-            if here != there:
-                raise ConfigError(
-                    f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
-                    f"cannot change: restore the setting, or start a new run."
-                )
+        check_checkpoint(self.saved_model(), checkpoint)
         if self.trainer.state.fn == "fit":
             self._prefer_settings(checkpoint)
 
@@ -342,6 +322,9 @@ class TranslationModule(pl.LightningModule):
         rank_zero_info(
             f"step {self.global_step}: validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}"
         )
+
+    def on_validation_end(self) -> None:
+        """After the callbacks, which write checkpoints: neither is training time."""
         self.throughput.restart()
 
     def test_step(self, batch: TextBatch, batch_index: int, dataloader_idx: int = 0) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seq2seq.config import AttentionForm, Dropout, at_least, known_choices
+from seq2seq.config import AttentionForm, Dropout, at_least, check_kinds
 from seq2seq.errors import ConfigError
 
 
@@ -45,7 +45,7 @@ class Recipe:
     """Compile the network with torch.compile, which takes minutes; slower on a CPU."""
 
     def __post_init__(self) -> None:
-        known_choices("training", self)
+        check_kinds("training", self)
         at_least("training.lr", self.lr, 0)
         at_least("training.warmup_steps", self.warmup_steps, 0)
         at_least("training.weight_decay", self.weight_decay, 0)

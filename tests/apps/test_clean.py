@@ -193,9 +193,22 @@ def test_a_line_break_inside_a_segment_cannot_shift_the_sides(folder: Path) -> N
     assert rejected() == [("controls", 301, (b"one\ntwo\\n", b"eins\nzwei"))]
 
 
+def test_what_a_link_leads_to_is_replaced_and_the_link_stays(folder: Path) -> None:
+    write(folder, "in", HEALTHY[:3])
+    (folder / "else").mkdir()
+    Path("else/old.tsv").write_text("old\n")
+    Path("rejected.tsv").symlink_to("else/old.tsv")
+    assert main([*COMMAND, "--rules", "empty"]) == 0
+    assert Path("rejected.tsv").is_symlink()
+    assert Path("else/old.tsv").read_text() == ""
+    assert [path.name for path in (folder / "else").iterdir()] == ["old.tsv"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ("in --src-lang src --tgt-lang tgt --output in.src b", "in.src is read or written already"),
+        ("in --src-lang src --tgt-lang tgt --rejected in.tgt", "in.tgt is read or written already"),
         (
             "in.src short.tgt",
             "in.src and short.tgt: the source has 300 lines but the target has 299",

@@ -144,9 +144,10 @@ def test_a_check_that_cannot_be_made_is_named(
 
 @needs_library
 def test_a_text_without_a_line_that_it_takes_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    save_tiny_model(Path("run/model"), positions="learned", max_positions=3)
-    said = error_of(capsys, "out", "--check-src", "dev.en")
-    assert "--check-src has no line of less than 3 subwords" in said
+    save_tiny_model(Path("run/model"), positions="learned", max_positions=2)
+    Path("long.en").write_text("kare mino\nmino & kare tosu\n")
+    said = error_of(capsys, "out", "--check-src", "long.en")
+    assert "--check-src has no line of less than 2 subwords" in said
 
 
 @needs_library

@@ -101,12 +101,15 @@ def test_the_page_is_well_formed_needs_no_network_and_escapes_the_corpus(folder:
         ),
         ("--train train.src train.tgt --json a --html a", "--html a is read or written already"),
         ("--train pipe train.tgt", "pipe is a pipe"),
+        ("--train pipe.tsv", "pipe.tsv is a pipe"),
+        ("--train train --src-lang src --tgt-lang tgt --html train.src", "train.src is read"),
     ],
 )
 def test_a_mistake_is_one_line_and_exits_with_2(
     arguments: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.mkfifo("pipe")
+    os.mkfifo("pipe.tsv")
     assert main(["inspect", *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")

@@ -13,10 +13,17 @@ import sacrebleu
 from test_plot import save_tiny_model
 
 from seq2seq.apps.attention import MOST_SENTENCES
-from seq2seq.apps.rows import Line, format_of, json_fields, read_json, read_text, write_json
+from seq2seq.apps.rows import (
+    Line,
+    format_of,
+    json_fields,
+    pharaoh,
+    read_json,
+    read_text,
+    write_json,
+)
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
-from seq2seq.decoding.alignment import pharaoh
 from seq2seq.errors import CorpusError
 from seq2seq.interop.extras import TARGETS
 from seq2seq.sentence import Sentence
@@ -213,6 +220,11 @@ def test_minimum_bayes_risk_chooses_by_what_the_model_would_say_otherwise(
     )
 
 
+def test_links_are_written_as_aligners_write_them() -> None:
+    assert pharaoh([(0, 0), (2, 1), (10, 1)]) == "0-0 2-1 10-1"
+    assert pharaoh([]) == ""
+
+
 def test_translating_brings_no_sacrebleu_unless_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,8 +259,9 @@ def test_heat_maps_are_drawn_of_the_translations_that_are_written(
         (["--attention", "none/a.html"], "--attention none/a.html cannot be written"),
         (["--attention", "in.txt/a.html"], "in.txt is no folder"),
         *(
-            (["--attention", "a.html", "--engine", engine], f"--engine {engine} does not tell")
+            ([*flag, "--engine", engine], f"--engine {engine} does not tell")
             for engine in TARGETS
+            for flag in (["--attention", "a.html"], ["--alignment"])
         ),
         (["--candidates", "3"], "--candidates 3 needs --mbr"),
         (["--mbr", "chrf", "--n-best", "4", "--candidates", "3"], "--n-best 4 is more than the 3"),

@@ -168,6 +168,12 @@ def test_closed_streams_are_named(
     assert "standard output is closed" in capsys.readouterr().err
 
 
+def stop_after(here: Path, lines: bytes) -> None:
+    """Leave an unfinished output of these lines, which end before one that is no UTF-8."""
+    (here / "in").write_bytes(lines + b"\xff\n")
+    assert translate("--output", "out") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -178,17 +184,26 @@ def test_closed_streams_are_named(
 def test_resume_with_other_settings_is_refused(
     here: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "in").write_bytes(b"kare\n\xff\n")
-    assert translate("--output", "out") == 2
+    stop_after(here, b"kare\n")
     assert translate("--output", "out", "--resume", *arguments) == 2
     assert said in capsys.readouterr().err
+
+
+def test_resume_does_not_draw_other_sentences_for_the_first_ones(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop_after(here, b"kare\n")
+    (here / "in").write_bytes(b"kare\nmino\n")
+    assert translate("--output", "out", "--resume", "--attention", "maps.html") == 2
+    assert "maps.html draws the first sentences, which are finished" in capsys.readouterr().err
+    assert not Path("maps.html").exists()
+    assert translate("--output", "out", "--resume") == 0
 
 
 def test_resume_with_an_input_that_is_shorter_than_what_is_finished_is_refused(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "in").write_bytes(b"kare\nmino\n\xff\n")
-    assert translate("--output", "out") == 2
+    stop_after(here, b"kare\nmino\n")
     (here / "in").write_bytes(b"kare\n")
     assert translate("--output", "out", "--resume") == 2
     assert "--resume: the input has 1 lines, but more are finished" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from toy_corpora import CORPORA, han, latin
 
 from seq2seq.data.corpus import Pair
 from seq2seq.data.defects import RULES, defects
-from seq2seq.data.normal import Normal, learn_normal
+from seq2seq.data.normal import Limits, Normal, learn_normal
 
 NORMAL = learn_normal([Pair(*pair) for pair in latin(400)], src_lang="en", tgt_lang="de")
 LINES = latin(400)
@@ -34,9 +34,10 @@ def test_healthy_pairs_have_no_defect_even_those_that_taught_nothing(corpus: str
         ("controls", SRC.replace(" ", "\u2028", 1), TGT),
         ("controls", SRC, TGT.replace(" ", "\x85", 1)),
         ("controls", SRC, TGT.replace(" ", "\r", 1)),
-        ("controls", f"\ufeff{SRC}", TGT),
+        ("controls", SRC.replace(" ", "\ufeff", 1), TGT),
         ("mojibake", SRC, f"{TGT} grÃ¼n"),
         ("mojibake", f"{SRC} itâ€™s", TGT),
+        ("mojibake", SRC, f"{TGT} GÃ–TTER"),
         ("mojibake", SRC, f"{TGT} gr\ufffdn"),
         ("script", SRC, "Все счастливые семьи похожи друг на друга, каждая."),  # noqa: RUF001
         ("script", f"{SRC[:20]} 吾輩は猫である。名前はまだ無い。", TGT),
@@ -70,6 +71,8 @@ def test_every_rule_has_a_defect_above() -> None:
         ("a < b and c > d & e", "a < b und c > d & e"),
         ("Yes.", "Ja, so ist das."),
         (f"{SRC}\r", f"{TGT}\r"),
+        (f"\ufeff{SRC}", f"\ufeff{TGT}\r"),
+        (SRC, f"{TGT} AMANHÃ… “IRMÃ” ĐÃ–"),
     ],
     ids=ascii,
 )
@@ -97,7 +100,7 @@ def test_han_that_was_split_into_words_is_counted_in_words() -> None:
 
 def test_the_ratio_is_held_against_the_corpus_itself() -> None:
     for pair in (Pair("a" * 100, "b" * 300), Pair("a" * 300, "b" * 100)):
-        normal = learn_normal([pair] * 5, max_ratio=2.5)
+        normal = learn_normal([pair] * 5, limits=Limits(max_ratio=2.5))
         assert "ratio" not in defects(pair, normal)
         assert "ratio" in defects(Pair("a" * 100, "b" * 100), normal)
 
@@ -109,6 +112,15 @@ def test_swapped_pairs_are_told_apart_though_the_sample_has_many_of_them(share: 
     mixed = [Pair(p.tgt, p.src) if n in swapped else p for n, p in enumerate(pairs)]
     normal = learn_normal(mixed)
     assert {n for n, pair in enumerate(mixed) if "swapped" in defects(pair, normal)} == swapped
+
+
+def test_languages_are_learned_from_the_whole_sample_not_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("seq2seq.data.normal.LANGUAGE_PAIRS", 100)
+    mixed = [Pair(*(pair[::-1] if n < 60 else pair)) for n, pair in enumerate(latin(400))]
+    normal = learn_normal(mixed)
+    assert {n for n, pair in enumerate(mixed) if "swapped" in defects(pair, normal)} == {*range(60)}
 
 
 def test_one_language_on_both_sides_is_never_called_swapped_or_untranslated() -> None:

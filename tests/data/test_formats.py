@@ -499,6 +499,53 @@ def test_of_po_only_finished_entries_count_and_plurals_of_two_forms_are_two_pair
     ]
 
 
+@pytest.mark.parametrize(
+    ("language", "src", "tgt", "turned"),
+    [
+        ("de", "en", "de", False),
+        ("de", "de", "en", True),
+        ("de_AT", "de", "en", True),
+        ("de", "", "", False),
+        ("", "de", "en", False),
+        ("de", "de", "de", False),
+    ],
+)
+def test_a_po_in_the_language_of_the_source_is_turned_around(
+    tmp_path: Path, language: str, src: str, tgt: str, turned: bool
+) -> None:
+    text = f'msgid ""\nmsgstr "Language: {language}\\n"\n\nmsgid "one"\nmsgstr "eins"\n'
+    (tmp_path / "a.po").write_text(text)
+    found = list(READERS[".po"](str(tmp_path / "a.po"), Sides(src_lang=src, tgt_lang=tgt)))
+    assert found == [("eins", "one") if turned else ("one", "eins")]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('msgid "one"\nmsgstr "ein', 2),
+        ('msgid "one\nmsgstr "eins"\n', 1),
+        ('msgid "one"\nmsgstr ""\n"ei\n"ns"\n', 3),
+        ('msgctxt "a\\"\nmsgid "one"\nmsgstr "eins"\n', 1),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c\nmsgstr[1] "d"\n', 3),
+        ('msgid "one"\nmsgstr "\n', 2),
+    ],
+    ids=repr,
+)
+def test_a_po_whose_string_does_not_end_is_told_with_the_line(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(text)
+    with pytest.raises(CorpusError, match=rf"^{path} line {line}: the string has no closing"):
+        list(stream_pairs(CorpusFiles(path=str(path))))
+
+
+def test_strings_of_a_po_may_hold_marks_and_comments_anything(tmp_path: Path) -> None:
+    text = po([]) + '# an "open one\n#| msgid "old\nmsgid "a \\"b\\" \\\\"\nmsgstr  "c"  \n'
+    (tmp_path / "a.po").write_text(text)
+    assert list(stream_pairs(CorpusFiles(path=str(tmp_path / "a.po")))) == [('a "b" \\', "c")]
+
+
 def test_po_says_its_own_encoding(tmp_path: Path) -> None:
     path = tmp_path / "a.po"
     text = po([("twelve", "zwölf")]).replace("UTF-8", "ISO-8859-1")

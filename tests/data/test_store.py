@@ -76,8 +76,9 @@ def test_a_store_is_built_once_and_found_by_the_content_of_its_files(tmp_path: P
         store_of(files, tmp_path / "cache", said.append),
         store_of(corpus_files(copy), tmp_path / "cache", said.append),
         store_of(replace(files, weight=2.0), tmp_path / "cache", said.append),
+        store_of(files, tmp_path / "cache", said.append, src_lang="en", tgt_lang="de"),
     ]
-    assert [store.folder for store in again] == [first.folder] * 3
+    assert [store.folder for store in again] == [first.folder] * 4
     assert list(first) == PAIRS
     assert len(said) == len(stores_in(tmp_path / "cache")) == 1
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.alignment import align, pharaoh
+from seq2seq.decoding.alignment import align
 
 L, H, T, S = 3, 2, 4, 5
 
@@ -83,8 +83,3 @@ def test_nothing_is_linked_where_a_side_has_no_words() -> None:
     weights = in_layers(looking(0, 1, size=2))
     assert align(weights, [-1, -1], [0, -1]) == []
     assert align(weights, [0, -1], [-1, -1]) == []
-
-
-def test_links_are_written_as_aligners_write_them() -> None:
-    assert pharaoh([(0, 0), (2, 1), (10, 1)]) == "0-0 2-1 10-1"
-    assert pharaoh([]) == ""

@@ -169,6 +169,24 @@ def test_a_batch_of_sentences_is_each_sentence_alone() -> None:
         assert constrained([model], [terms], config, limits=[limit]) == [found]
 
 
+def test_the_device_is_waited_for_as_often_for_many_sentences_as_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits, counts, read = 0, [], Tensor.tolist
+
+    def counted(tensor: Tensor) -> object:
+        nonlocal waits
+        waits += 1
+        return read(tensor)
+
+    monkeypatch.setattr(Tensor, "tolist", counted)
+    for copies in (1, 9):
+        waits = 0
+        constrained([random_model(0)] * copies, [["<>", "-"]] * copies, config_of(6))
+        counts.append(waits)
+    assert counts[0] == counts[1] > 0
+
+
 def test_what_does_not_fit_into_the_limit_is_the_best_of_what_misses_least() -> None:
     (found,) = constrained([random_model(0)], [["<>", "-", "-"]], config_of(300), limits=[4])
     assert len(found[0].tokens) == 3

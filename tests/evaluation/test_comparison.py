@@ -118,6 +118,16 @@ def test_a_word_is_right_as_often_as_the_reference_still_wants_it() -> None:
     ]
 
 
+def test_case_is_no_difference_where_scores_are_lower_cased() -> None:
+    texts = "ein İ schläft", "Ein İ schläft DORT", "EIN İ SCHLÄFT dort"
+    assert marked(*texts, lowercase=True) == (
+        [("ein İ schläft", "same")],
+        [("Ein İ schläft ", "same"), ("DORT", "right")],
+    )
+    (_, (start, *_)) = marked(*texts)
+    assert start == ("Ein", "wrong")
+
+
 def test_unspaced_scripts_differ_by_characters_and_words_keep_their_marks() -> None:
     assert marked("我今天去", "我明天去", "我明天去") == (
         [("我", "same"), ("今", "wrong"), ("天去", "same")],

@@ -67,15 +67,14 @@ def test_p_values_are_those_of_sacrebleus_paired_test(
     assert f"|{test}:{samples}|" in scores[0].signature
 
 
+@pytest.mark.parametrize("paired", significance.PAIRED)
 @pytest.mark.parametrize("worse", [1, 2, 3])
-def test_few_lines_that_differ_are_no_proof(worse: int) -> None:
+def test_few_lines_that_differ_are_no_proof(worse: int, paired: str) -> None:
     """All 2**k swaps of k lines that are worse are equally likely, and two of them reach the
     difference."""
     base = REFERENCE[:worse] + SYSTEMS["base"][worse:]
     systems = {"base": base, "worse": ["x"] * worse + base[worse:]}
-    _, found = compare(
-        systems, [REFERENCE], metrics=["chrf"], paired="randomization", resamples=RESAMPLES
-    )
+    _, found = compare(systems, [REFERENCE], metrics=["chrf"], paired=paired, resamples=RESAMPLES)
     assert found.p_value == 2 / 2**worse
     # In lower case the other lines are no different ones.
     systems["worse"] = [line.upper() for line in systems["worse"]]
@@ -84,7 +83,7 @@ def test_few_lines_that_differ_are_no_proof(worse: int) -> None:
         [REFERENCE],
         metrics=["chrf"],
         lowercase=True,
-        paired="randomization",
+        paired=paired,
         resamples=RESAMPLES,
     )
     assert found.p_value == 2 / 2**worse
@@ -96,6 +95,17 @@ def test_a_seed_that_is_none_is_refused(seed: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("SACREBLEU_SEED", seed)
     with pytest.raises(ConfigError, match=f"SACREBLEU_SEED={seed} in the environment is no seed"):
         compare(SYSTEMS, [REFERENCE], resamples=RESAMPLES)
+    seeds = {name: [each] for name, each in SYSTEMS.items()}
+    with pytest.raises(ConfigError, match=f"SACREBLEU_SEED={seed} in the environment is no seed"):
+        compare_seeds(seeds, [REFERENCE], resamples=RESAMPLES)
+
+
+def test_few_sentences_are_no_proof_for_any_number_of_seeds() -> None:
+    base = [REFERENCE[:2] + SYSTEMS["base"][2:]] * 3
+    worse = [["x", "x", *each[2:]] for each in base]
+    systems = {"base": base, "worse": worse}
+    _, found = compare_seeds(systems, [REFERENCE], metrics=["chrf"], resamples=RESAMPLES)
+    assert found.p_value == 2 / 2**2
 
 
 @pytest.mark.parametrize("paired", significance.PAIRED)
@@ -136,6 +146,9 @@ def test_too_much_memory_is_refused_with_the_number_that_fits(
     monkeypatch.setattr(significance, "MOST_LINES", 4000)
     with pytest.raises(ConfigError, match=r"resamples=101 of 40 lines .* at most 100, or 0"):
         compare(SYSTEMS, [REFERENCE], resamples=101)
+    seeds = {name: [lines] for name, lines in SYSTEMS.items()}
+    with pytest.raises(ConfigError, match=r"resamples=101 of 40 lines .* at most 100\.$"):
+        compare_seeds(seeds, [REFERENCE], resamples=101)
     assert compare(SYSTEMS, [REFERENCE], resamples=0)
 
 

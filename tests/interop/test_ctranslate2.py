@@ -215,7 +215,7 @@ def test_translations_are_scored_and_nothing_is_told_of_attention(tmp_path: Path
     for a, b in zip(ours.score(lines, said), theirs.score(lines, said), strict=True):
         assert a.tokens == b.tokens
         assert a.log_probs == pytest.approx(b.log_probs, abs=1e-4)
-    with pytest.raises(ConfigError, match="engine=ctranslate2 does not tell where each layer"):
+    with pytest.raises(ConfigError, match="CTranslate2Engine does not tell where each layer"):
         theirs.align(lines, said)
 
 

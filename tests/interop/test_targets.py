@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from every_option import opened, options, random_model
 
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import NativeEngine
-from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.errors import ConfigError, ModelFolderError, UserError
 from seq2seq.interop import ctranslate2, huggingface, onnx, targets
 from seq2seq.interop.agreement import compare
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
 from seq2seq.interop.refusal import unable
+from seq2seq.interop.sample import made_up, of_text
 from seq2seq.interop.targets import Target, export, find, languages, reach, target
 from seq2seq.model_folder import save_model
 from seq2seq.translator import Translator
@@ -34,7 +36,43 @@ DESCRIPTION: dict[str, Any] = {
 TYPED: list[Target] = [ctranslate2, huggingface, onnx]
 """For mypy: these modules have what a target has."""
 
+WEIGHTS = {
+    "ctranslate2": "model.bin",
+    "huggingface": "model.safetensors",
+    "onnx": "decoder.onnx",
+}
+
 every_target = pytest.mark.parametrize("name", TARGETS)
+
+
+@pytest.mark.export
+@every_target
+def test_an_export_without_its_weights_is_one_line_that_names_it(name: str, tmp_path: Path) -> None:
+    exported = export(random_model(), name, tmp_path / "out")
+    weights = tmp_path / "out" / WEIGHTS[name]
+    for damage in (lambda: weights.write_bytes(b"none"), weights.unlink):
+        damage()
+        with pytest.raises(UserError, match=re.escape(str(tmp_path / "out"))):
+            target(name).engine(exported, "cpu", "fp32")
+
+
+@pytest.mark.parametrize("limit", [2, 5, 100, None])
+def test_examples_are_made_up_as_long_as_the_model_takes(limit: int | None) -> None:
+    model = random_model()
+    about = Description(**DESCRIPTION | {"max_length": limit})
+    found = made_up(50, Exported(Path(), about, model.src_subwords, model.tgt_subwords))
+    longest = max(max(len(each.src), len(each.tgt)) for each in found)
+    assert longest == min(20, (limit or 100) - 1)
+
+
+def test_examples_are_the_first_lines_that_fit() -> None:
+    model = random_model()
+    about = Description(**DESCRIPTION | {"max_length": 4})
+    exported = Exported(Path(), about, model.src_subwords, model.tgt_subwords)
+    lines = ["", "a", "a long line that does not fit", "b", "c"]
+    found = of_text(lines, [line.upper() for line in lines], 2, exported)
+    assert [(each.number, each.reference) for each in found] == [(2, "A"), (4, "B")]
+    assert found[0].src == model.src_subwords.encode("a")
 
 
 @pytest.mark.export

@@ -118,10 +118,21 @@ def test_scaled_embeddings_are_as_large_as_sinusoids() -> None:
     torch.testing.assert_close(sinusoids(500, 64).square().mean(), torch.tensor(0.5))
 
 
+def frozen(network: Transformer) -> Transformer:
+    return network.requires_grad_(False)
+
+
+def learning(network: Transformer) -> Transformer:
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    return network.requires_grad_(True)
+
+
 COPIES: dict[str, Callable[[Transformer], Transformer]] = {
     "itself": lambda network: network,
     "deep copy": copy.deepcopy,
     "pickled": lambda network: pickle.loads(pickle.dumps(network)),
+    "deep copy of a frozen one": lambda network: learning(copy.deepcopy(frozen(network))),
+    "pickled while frozen": lambda network: learning(pickle.loads(pickle.dumps(frozen(network)))),
 }
 
 

@@ -33,6 +33,7 @@ def comparison(p_value: float = 0.001, names: tuple[str, str] = ("old", "new")) 
         "sentences": 1234,
         "references": 2,
         "test": "paired bootstrap, 1,000 resamples",
+        "sure": 0.025,
         "scores": [
             score(old, "BLEU", 31.25),
             score(new, "BLEU", 33.5, p_value),
@@ -117,7 +118,8 @@ def test_scores_stand_with_interval_difference_chance_and_signature() -> None:
     [
         (0.01, (31.0, 33.0), ["better", "worse"]),
         (0.01, (33.0, 31.0), ["worse", "better"]),
-        (0.05, (31.0, 33.0), ["even", "even"]),
+        (0.024, (31.0, 33.0), ["better", "worse"]),
+        (0.025, (31.0, 33.0), ["even", "even"]),
     ],
 )
 def test_the_verdict_knows_which_way_a_metric_goes_and_what_is_chance(

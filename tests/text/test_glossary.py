@@ -22,6 +22,10 @@ TERMS = {
 }
 
 
+def names(targets: list[tuple[int, str]]) -> list[str]:
+    return [name for _, name in targets]
+
+
 @pytest.mark.parametrize(
     ("sentence", "targets"),
     [
@@ -38,22 +42,29 @@ TERMS = {
     ],
 )
 def test_whole_words_are_found_the_longest_first(sentence: str, targets: list[str]) -> None:
-    assert Glossary(TERMS).targets(sentence) == targets
+    assert names(Glossary(TERMS).targets(sentence)) == targets
+
+
+def test_a_target_says_where_its_source_term_begins() -> None:
+    sentence = "Cafe\u0301 car, car parks, a (car park)"
+    places = [sentence.index("car,"), sentence.index("car parks"), sentence.index("car park)")]
+    assert [start for start, _ in Glossary(TERMS).targets(sentence)] == places
 
 
 @pytest.mark.parametrize("given", ["NFC", "NFD"])
 @pytest.mark.parametrize("written", ["NFC", "NFD"])
 def test_an_accent_may_be_a_character_of_its_own(given: Form, written: Form) -> None:
     glossary = Glossary.parse([normalize(given, "café crème\tKaffee")], "g.tsv")
-    assert glossary.targets(normalize(written, "un café crème.")) == ["Kaffee"]
-    assert Glossary({normalize(given, "café"): "x"}).targets(normalize(written, "Café")) == ["x"]
+    assert glossary.targets(normalize(written, "un café crème.")) == [(3, "Kaffee")]
+    other = Glossary({normalize(given, "café"): "x"})
+    assert other.targets(normalize(written, "Café")) == [(0, "x")]
 
 
 def test_nothing_is_found_that_touches_a_protected_span() -> None:
     sentence = "a car at https://a.b/car park"
     spans = find_spans(sentence, ["url"])
-    assert Glossary(TERMS).targets(sentence, spans) == ["Auto"]
-    assert Glossary(TERMS).targets(sentence) == ["Auto", "Parkplatz"]
+    assert Glossary(TERMS).targets(sentence, spans) == [(2, "Auto")]
+    assert names(Glossary(TERMS).targets(sentence)) == ["Auto", "Parkplatz"]
 
 
 def test_a_glossary_is_read_line_by_line() -> None:

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from seq2seq.text.normalize import clean, shortened
+from seq2seq.text.normalize import clean, fold, shortened
 
 CONTROLS = [chr(code) for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc"]
 
@@ -47,6 +47,28 @@ def test_white_space_at_both_ends_goes_and_inside_stays() -> None:
 def test_cleaning_twice_is_cleaning_once() -> None:
     everything = "".join(map(chr, range(0x3000))) + "\ud800 "
     assert clean(clean(everything)) == clean(everything)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Hello, world!", "hello world", True),
+        ("Café", "cafe\u0301", True),
+        ("İstanbul", "istanbul", True),
+        ("I ❤️ you, 1️⃣", "i you 1", True),
+        ("\u0645\u064e\u062f", "\u0645\u062f", True),  # Arabic, a vowel that is mostly not written
+        ("जाता", "जाती", False),
+        ("मेरा", "मोरी", False),
+        ("পড়া", "পড়ে", False),
+        ("ทำ", "ทา", False),
+        ("ตี", "ตู", False),
+    ],
+    ids=ascii,
+)
+def test_folding_keeps_letters_vowel_signs_and_digits_alone(
+    one: str, other: str, same: bool
+) -> None:
+    assert (fold(one) == fold(other)) == same
 
 
 def test_a_shortened_text_is_one_line_of_at_most_so_many_characters() -> None:

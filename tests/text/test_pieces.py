@@ -17,7 +17,9 @@ def test_pieces_fit_and_nothing_but_white_space_is_lost(seed: int) -> None:
     rng = random.Random(seed)
     signs = rng.choice(["ab .", "a. ! ", "日本。 a", "abcdef", "a \t\u3000é\u0301?"])
     text, limit = "".join(rng.choices(signs, k=rng.randint(0, 300))), rng.randint(2, 40)
-    pieces = split(text, shorter_than(limit))
+    found = split(text, shorter_than(limit))
+    assert all(text.startswith(piece, start) for start, piece in found)
+    pieces = [piece.text for piece in found]
     assert all(map(shorter_than(limit), pieces))
     assert "".join("".join(pieces).split()) == "".join(text.split())
     assert all(piece == piece.strip() for piece in pieces)
@@ -41,11 +43,28 @@ PARK = "我们去公园。"
 def test_cuts_are_near_the_middle_at_sentence_ends_then_spaces_then_anywhere(
     text: str, limit: int, pieces: list[str]
 ) -> None:
-    assert split(text, shorter_than(limit)) == pieces
+    assert [piece.text for piece in split(text, shorter_than(limit))] == pieces
 
 
 def test_a_character_that_does_not_fit_alone_is_given_back() -> None:
-    assert split("ab", lambda text: text == "") == ["a", "b"]
+    assert split("ab", lambda text: text == "") == [(0, "a"), (1, "b")]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        (" >>fra<< One two. Four five.", [(9, ">>fra<< One two."), (18, ">>fra<< Four five.")]),
+        ("<2fr> One two four. Five six.", [(6, "<2fr> One two four."), (20, "<2fr> Five six.")]),
+        (">>fra<<One two. Four five six.", [(0, ">>fra<<One two."), (16, "Four five six.")]),
+        ("One <2fr> two four. Five six.", [(0, "One <2fr> two four."), (20, "Five six.")]),
+        (">>fra<< One two.", [(8, ">>fra<< One two.")]),
+        (">>fra<< ", [(0, ">>fra<<")]),
+    ],
+)  # fmt: skip
+def test_a_language_tag_at_the_beginning_is_put_before_every_piece_and_counted(
+    text: str, pieces: list[tuple[int, str]]
+) -> None:
+    assert split(text, shorter_than(23)) == pieces
 
 
 @pytest.mark.parametrize(

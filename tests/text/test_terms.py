@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config import UNK_ID, SubwordConfig
 from seq2seq.text.occurrences import occurrences
+from seq2seq.text.pieces import Piece
 from seq2seq.text.subwords import Subwords, train_subwords
 from seq2seq.text.terms import Standing, Terms, how_often, not_held, shared
 
@@ -143,8 +144,19 @@ def test_what_the_model_cannot_write_is_left_out_and_told_later() -> None:
 
 
 def test_the_terms_of_a_text_in_pieces_go_where_they_stand_and_the_others_first() -> None:
-    pieces = ["See a.b and a.b,", "not c or a.b or c."]
+    pieces = [Piece(0, "See a.b and a.b,"), Piece(17, "not c or a.b or c.")]
     terms = ["a.b", "a.b", "c", "Haus", "c"]
-    shares = [sorted(share) for share in shared(terms, pieces)]
+    shares = [sorted(share) for share in shared(terms, [], pieces)]
     assert shares == [["Haus", "a.b", "a.b"], ["c", "c"]]
-    assert shared([], pieces) == [[], []]
+    assert shared([], [], pieces) == [[], []]
+
+
+def test_a_term_with_an_origin_goes_to_the_piece_in_which_that_lies() -> None:
+    text = "See a.b and a.b, a car; not c or a.b."
+    pieces = [Piece(0, text[:16]), Piece(17, text[17:23]), Piece(24, text[24:])]
+    terms = ["c", "Auto", "a.b", "a.b", "Haus"]
+    origins = [None, text.index("car"), text.rindex("a.b"), text.index("a.b"), None]
+    assert shared(terms, origins, pieces) == [["a.b", "Haus"], ["Auto"], ["a.b", "c"]]
+    assert shared(terms, origins[:2], pieces) == [["a.b", "a.b", "Haus"], ["Auto"], ["c"]]
+    ends = [text.index("a car"), len(text) - 1, 0]
+    assert shared(["x", "y", "z"], ends, pieces) == [["z"], ["x"], ["y"]]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from small_runs import Run, settings
 
 from seq2seq.model_folder import load_model
@@ -27,6 +28,23 @@ def test_a_fit_starts_with_the_weights_subwords_and_languages_of_the_model(
     assert (second.src_lang, second.tgt_lang) == ("en", "fr")
     for old, new in zip(first.network.parameters(), second.network.parameters(), strict=True):
         assert torch.equal(old, new)
+
+
+def test_the_configuration_of_a_fit_from_a_model_tells_of_that_model(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    words = settings(run="tuned", init_from="run", trainer__max_steps=1)
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    unsaid = ("--model.", "--data.subwords.")
+    left = [pair for pair in pairs if not str(pair[0]).startswith(unsaid)]
+    assert run("fit", *(part for pair in left for part in pair)) == 0
+    first, second = (yaml.safe_load(Path(x, "config.yaml").read_text()) for x in ("run", "tuned"))
+    assert second["model"] == first["model"]
+    sizes = {f"{side}_vocab_size": len(load_model("run").src_subwords) for side in ("src", "tgt")}
+    assert second["data"]["subwords"] == first["data"]["subwords"] | sizes
+    again = ("--config", "tuned/config.yaml", "--ckpt_path", "last", "--trainer.max_steps", 2)
+    assert run("fit", *again) == 0
 
 
 def test_what_differs_from_the_model_or_is_missing_there_is_one_line_that_names_it(

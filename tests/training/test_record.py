@@ -344,6 +344,7 @@ def test_a_model_without_a_validation_behind_it_says_which_step_it_is_of(
 ) -> None:
     assert run("fit", *settings(trainer__max_steps=2, trainer__limit_val_batches=0)) == 0
     assert load_provenance("run")["weights"] == {"kind": "last step", "steps": [2]}
+    assert corpora("run", "validation") == []
     load_model("run")
 
 

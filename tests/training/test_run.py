@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +20,10 @@ from small_runs import Run, settings
 from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
+from seq2seq.training import throughput
+from seq2seq.training.checkpoints import AtomicCheckpointIO
 from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator
 
 
@@ -39,6 +44,7 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
         "model",
         "samples.txt",
         "candidates.jsonl",
+        ".lock",
     }
     names = [path.name for path in (folder / "checkpoints").iterdir()]
     assert {"step=4.ckpt", "step=8.ckpt"} < set(names)
@@ -48,6 +54,29 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
         assert any(row[column] for row in logged), column
     assert list((folder / "logs" / "version_0").glob("events.out.tfevents.*"))
     load_model(folder)
+
+
+def test_a_run_folder_has_one_fit_at_a_time(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def checkpoints() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (corpus / "run/checkpoints").iterdir()}
+
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    before = checkpoints()
+    lock = "f = open('run/.lock', 'w'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    code = f"import fcntl, sys; {lock}; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert run("fit", *settings(), "--ckpt_path", "last") == 2
+        other.communicate()
+    said = "error: run=run is being trained by another process; wait for it, or choose another"
+    assert said in capsys.readouterr().err
+    assert checkpoints() == before
+    assert run("fit", *settings(), "--ckpt_path", "last") == 0
 
 
 def test_scores_of_test_and_lines_of_predict_and_translate_agree(
@@ -146,12 +175,12 @@ def test_the_first_step_after_a_change_has_the_new_rate(
 def test_a_run_without_validation_has_checkpoints_and_is_not_overwritten(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    blind = settings(trainer__limit_val_batches=0)
+    limit = ["--trainer.limit_val_batches", 0]
+    blind = [*settings(trainer__max_steps=6), "--data.validation", "null", *limit]
     assert run("fit", *blind) == 0
     names = sorted(path.name for path in (corpus / "run/checkpoints").iterdir())
-    assert names == ["step=4.ckpt", "step=8.ckpt"]
-    more = settings(trainer__limit_val_batches=0, trainer__max_steps=12)
-    assert run("fit", *more, "--ckpt_path", "last") == 0
+    assert names == ["step=4.ckpt", "step=6.ckpt"]
+    assert run("fit", *blind, "--trainer.max_steps", 12, "--ckpt_path", "last") == 0
     for path in (corpus / "run/checkpoints").iterdir():
         path.unlink()
     assert run("fit", *blind) == 2
@@ -162,8 +191,10 @@ def test_a_changed_architecture_is_an_error_that_names_the_field(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("fit", *settings(trainer__max_steps=4)) == 0
+    before = Path("run/config.yaml").read_text()
     assert run("fit", *settings(model__ff_dim=96), "--ckpt_path", "last") == 2
     assert "model.ff_dim=96 differs from 64" in capsys.readouterr().err
+    assert Path("run/config.yaml").read_text() == before
 
 
 def test_other_subwords_are_an_error_however_many_they_are(
@@ -463,6 +494,23 @@ def test_two_processes_learn_what_one_does_in_two_micro_batches_also_with_little
         torch.testing.assert_close(weights[name], weights["one"], rtol=1e-4, atol=1e-5)
 
 
+def test_a_step_in_micro_batches_is_that_of_one_batch(corpus: Path, run: Run) -> None:
+    """Every target token has the same weight, however many are in its micro-batch."""
+    weights, norms = [], []
+    for name, accumulated in (("whole", 1), ("halves", 2)):  # short sentences, and long ones
+        same = {"data__batch_tokens": 10**6, "training__dropout__residual": 0, "run": name}
+        same |= {"trainer__precision": "32-true", "trainer__max_steps": 3, "model__bias": "false"}
+        same |= {"trainer__log_every_n_steps": 1, "data__batch_pairs": 4096}
+        fit = settings(**same, trainer__accumulate_grad_batches=accumulated)
+        assert run("fit", *fit) == 0
+        checkpoint = torch.load(f"{name}/checkpoints/step=3.ckpt", weights_only=True)
+        weights.append(checkpoint["state_dict"])
+        logged = metrics(corpus / name)
+        norms.append({row["step"]: float(row["grad_norm"]) for row in logged if row["grad_norm"]})
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=1e-5)
+    assert norms[1] == pytest.approx(norms[0], rel=1e-4)
+
+
 @pytest.mark.slow
 def test_a_compiled_network_learns_the_same_from_one_graph_for_all_shapes(corpus: Path) -> None:
     same = {"training__dropout__residual": 0, "trainer__precision": "32-true"}
@@ -545,6 +593,11 @@ def test_a_full_disk_is_one_line(
         ({"trainer__val_check_interval": 0}, r"trainer\.val_check_interval=0"),
         ({"trainer__val_check_interval": "00:00:00:01"}, r"trainer\.val_check_interval=.* steps"),
         ({"trainer__overfit_batches": 2}, r"trainer\.overfit_batches=2"),
+        ({"trainer__reload_dataloaders_every_n_epochs": 1}, r"reload_dataloaders_every_n_epochs=1"),
+        (
+            {"training__ema": 0.9, "trainer__limit_val_batches": 0},
+            r"training\.ema=0\.9 .*limit_val_batches=0",
+        ),
         ({"trainer__gradient_clip_val": -1}, r"trainer\.gradient_clip_val=-1"),
         ({"trainer__gradient_clip_algorithm": "value"}, r"gradient_clip_algorithm=value"),
         ({"run": "train.src"}, r"train\.src"),
@@ -576,6 +629,44 @@ def test_settings_that_cannot_be_are_one_line(
     error = capsys.readouterr().err
     assert re.search(rf"(?m)^error: .*{said}", error)
     assert "Traceback" not in error
+
+
+def test_a_reference_may_be_longer_than_the_positions_that_are_learned(
+    corpus: Path, run: Run
+) -> None:
+    learned = settings(model__positions="learned", model__max_positions=40, trainer__max_steps=2)
+    assert run("fit", *learned) == 0
+    for side in ("src", "tgt"):
+        Path(f"test.{side}").write_text("ba de " * 60 + "\n")
+    assert run("test", "--config", "run/config.yaml") == 0
+
+
+def test_the_rate_counts_no_time_in_which_a_checkpoint_is_written(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes a second here, a checkpoint an hour, and everything else no time."""
+    clock = 0.0
+    step, save = TranslationModule.training_step, AtomicCheckpointIO.save_checkpoint
+
+    def slow_step(self: TranslationModule, *arguments: Any) -> Any:
+        nonlocal clock
+        clock += 1
+        return step(self, *arguments)
+
+    def slow_save(self: AtomicCheckpointIO, *arguments: Any, **named: Any) -> None:
+        nonlocal clock
+        clock += 3600
+        save(self, *arguments, **named)
+
+    monkeypatch.setattr(TranslationModule, "training_step", slow_step)
+    monkeypatch.setattr(AtomicCheckpointIO, "save_checkpoint", slow_save)
+    monkeypatch.setattr(throughput, "time", SimpleNamespace(perf_counter=lambda: clock))
+    assert run("fit", *settings(trainer__accumulate_grad_batches=2)) == 0
+    rates = [
+        float(row["tokens_per_second"]) for row in metrics(Path("run")) if row["tokens_per_second"]
+    ]
+    assert len(rates) == 4, "one for each interval of two steps"
+    assert min(rates) > 0.5 * max(rates)
 
 
 def test_some_batches_are_tested_and_predicted_on_their_own_lines(

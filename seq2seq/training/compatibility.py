@@ -1,0 +1,61 @@
+"""What a run must have in common with its data and the model or checkpoint it goes on from."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from seq2seq.config import ModelConfig, cannot_share
+from seq2seq.errors import ConfigError, SentenceError
+from seq2seq.model_folder import SavedModel
+from seq2seq.nn.transformer import Transformer
+from seq2seq.training.datamodule import CorpusDataModule
+
+
+def check_tie(config: ModelConfig, data: CorpusDataModule) -> None:
+    """ConfigError where one matrix would have to serve two vocabularies."""
+    if config.shares_languages and data.src_subwords.serialized != data.tgt_subwords.serialized:
+        raise cannot_share(config.tie, "each has subwords of its own")
+
+
+def check_lengths(network: Transformer, data: CorpusDataModule) -> None:
+    """Every sentence of the corpora has positions in the network."""
+    limit = network.max_length
+    name, longest = data.longest()
+    if limit is not None and longest > limit:
+        raise SentenceError(
+            f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
+            f"what fills up to a multiple of 8 counted, but model.max_positions={limit}; raise "
+            f"it, or lower data.max_length for training."
+        )
+
+
+def check_architecture(asked: ModelConfig, stored: ModelConfig, origin: str) -> None:
+    """A setting that was changed, and differs from the model's in `origin`, is an error."""
+    for field in fields(ModelConfig):
+        here, there = getattr(asked, field.name), getattr(stored, field.name)
+        if here not in (there, field.default):
+            raise ConfigError(
+                f"model.{field.name}={here} differs from {there} in {origin}; an architecture "
+                f"cannot change: leave the setting out, or train a new model."
+            )
+
+
+def identity(model: SavedModel) -> dict[str, Any]:
+    """What a checkpoint says of its model, for `check_checkpoint`."""
+    return {"model_config": asdict(model.network.config), "subwords": model.fingerprints}
+
+
+def check_checkpoint(model: SavedModel, checkpoint: Mapping[str, Any]) -> None:
+    """The checkpoint is one of this model."""
+    if checkpoint.get("subwords", model.fingerprints) != model.fingerprints:
+        raise ConfigError(
+            "the subwords differ from the checkpoint's: data.train, data.subwords or the version "
+            "of SentencePiece has changed; restore it, or start a new run with --init_from."
+        )
+    for name, there in checkpoint["model_config"].items():
+        here = getattr(model.network.config, name, None)
+        if here != there:
+            raise ConfigError(
+                f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
+                f"cannot change: restore the setting, or start a new run."
+            )

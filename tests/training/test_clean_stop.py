@@ -1,0 +1,69 @@
+"""A run that is asked to stop does so soon, wherever its steps and validations lie."""
+
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from small_runs import Run, settings
+
+from seq2seq.training.callbacks import CleanStop
+from seq2seq.training.checkpoints import step_of
+from seq2seq.training.module import TranslationModule
+
+
+@pytest.mark.parametrize("interval", [1, 2, 3])
+def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, interval: int
+) -> None:
+    step = TranslationModule.training_step
+
+    def asking(self: TranslationModule, *arguments: Any) -> Any:
+        if self.global_step + 1 == 3:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(TranslationModule, "training_step", asking)
+    with pytest.raises(SystemExit) as stopped:
+        run("fit", *settings(trainer__val_check_interval=interval))
+    assert stopped.value.code == 128 + signal.SIGINT
+    assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("validated", "logged", "stops"),
+    [(1000, 50, 51), (50, 50, 50), (25, 50, 25), (1, 50, 2), (7, 1, 2), (1000, 2000, 1000)],
+)
+def test_several_processes_ask_each_other_after_every_logging_interval_and_validation(
+    tmp_path: Path, validated: int, logged: int, stops: int
+) -> None:
+    """The signal comes in the second step, to any of them."""
+    stop, saved = CleanStop(tmp_path), list[str]()
+    trainer: Any = SimpleNamespace(
+        world_size=2,
+        is_global_zero=True,
+        accumulate_grad_batches=1,
+        log_every_n_steps=logged,
+        val_check_batch=validated,
+        should_stop=False,
+        global_step=0,
+        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=-1)),
+        strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
+        save_checkpoint=saved.append,
+    )
+    module: Any = None
+
+    def train() -> None:
+        for number in range(3000):
+            stop.on_train_batch_start(trainer, module, None, number)
+            stop.asked = signal.SIGTERM if number == 1 else stop.asked
+            trainer.global_step += 1
+            trainer.fit_loop.epoch_loop.total_batch_idx += 1
+            stop.on_train_batch_end(trainer, module, None, None, number)
+
+    with pytest.raises(SystemExit) as stopped:
+        train()
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert trainer.global_step == stops
+    assert bool(saved) == bool(stops % validated), "or its validation has"
