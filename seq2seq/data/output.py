@@ -75,15 +75,23 @@ class Output:
 class UnfinishedFile(Output):
     """The file that grows under another name."""
 
-    def __init__(self, raw: Any, path: Path, done: int) -> None:
+    def __init__(self, raw: Any, path: Path, done: int, number_column: int | None) -> None:
         super().__init__(raw, f"--output {path}")
         self.unfinished, self.done = _beside(path, "unfinished"), done
+        self.number_column = number_column
+
+    @property
+    def finished_lines(self) -> int:
+        """Lines of input that `resume` goes on after. The file itself is asked: Ctrl-C may come
+        between a line and its count, and of numbered rows the last line may lack some."""
+        with self.unfinished.open("rb") as rows:
+            return finished(rows, self.number_column)[0]
 
     @property
     def state(self) -> str:
-        if not self.done:
+        if not (count := self.finished_lines):
             return "Nothing is written."
-        where = f"Lines finished: {self.done}, in {self.unfinished};"
+        where = f"Lines finished: {count}, in {self.unfinished};"
         return f"{where} the same command with --resume goes on after them."
 
 
@@ -126,11 +134,11 @@ def open_output(
             raw.truncate(size)
             if not going_on:
                 made_with.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        output = UnfinishedFile(raw, path, done)
+        output = UnfinishedFile(raw, path, done, number_column)
         try:
             yield output
         except BaseException:
-            if not output.done:
+            if not output.finished_lines:
                 unfinished.unlink()
                 made_with.unlink()
             raise

@@ -82,12 +82,34 @@ def test_a_file_killed_at_any_byte_goes_on_to_the_same_file(
 
 def test_each_line_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> None:
     with open_output(tmp_path / "out", MADE_WITH) as output:
-        for number, rows in enumerate(ROWS[0], start=1):
+        for number, rows in enumerate(ROWS[None], start=1):
             output.write(rows)
-            assert (tmp_path / ".out.unfinished").read_bytes() == whole(ROWS[0][:number])
+            assert (tmp_path / ".out.unfinished").read_bytes() == whole(ROWS[None][:number])
             assert not (tmp_path / "out").exists()
             assert f"Lines finished: {number}, in" in output.state
-    assert (tmp_path / "out").read_bytes() == whole(ROWS[0])
+    assert (tmp_path / "out").read_bytes() == whole(ROWS[None])
+
+
+@pytest.mark.parametrize("number_column", [None, 0, 2])
+def test_the_lines_that_an_end_tells_of_are_those_that_the_next_command_goes_on_after(
+    tmp_path: Path, number_column: int | None
+) -> None:
+    """However far its count had come: Ctrl-C may fall between a line and its count."""
+    rows, path = ROWS[number_column], tmp_path / "out"
+    for count in range(1, len(rows)):
+        with (
+            suppress(KeyboardInterrupt),
+            open_output(path, MADE_WITH, number_column=number_column) as output,
+        ):
+            for each in rows[:count]:
+                output.write(each)
+            output.done -= 1
+            said = output.state
+            raise KeyboardInterrupt
+        if done := write(path, rows, number_column):
+            assert said.startswith(f"Lines finished: {done}, in")
+        else:
+            assert said == "Nothing is written."
 
 
 def test_an_error_leaves_the_unfinished_file_and_the_old_one(tmp_path: Path) -> None:
