@@ -258,8 +258,9 @@ def test_a_mistake_is_one_line_before_anything_is_translated(
 
 
 def test_a_line_that_is_too_long_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """The rows of the fifth line may lack some, for all that --resume can see."""
     Path("long.en").write_text("kare\n" * 5 + "kare tosu mino " * 9 + "\n")
     flags = ["--max-length", "20", "--too-long", "error", "--output", "out.tsv"]
     assert distill("long.en", *flags) == 2
     said = capsys.readouterr().err
-    assert re.match(r"error: sentence 6 has .*; shorten or split it\. Lines finished: 5, in", said)
+    assert re.match(r"error: sentence 6 has .*; shorten or split it\. Lines finished: 4, in", said)
