@@ -60,8 +60,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_kinds("model", self)
-        for name in ("d_model", "heads", "ff_dim", "max_positions"):
+        for name in ("d_model", "heads", "ff_dim"):
             at_least(f"model.{name}", getattr(self, name), 1)
+        at_least("model.max_positions", self.max_positions, 2)  # a subword and the end
         for name in ("src_vocab_size", "tgt_vocab_size", "encoder_layers", "decoder_layers"):
             at_least(f"model.{name}", getattr(self, name), 0)
         if self.head_dim is not None:
@@ -89,6 +90,16 @@ class ModelConfig:
     def head_width(self) -> int:
         """E, whether or not `head_dim` was set."""
         return self.head_dim if self.head_dim is not None else self.d_model // self.heads
+
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of a source or a target, or None where positions have no end."""
+        return self.max_positions if self.positions == "learned" else None
+
+    @property
+    def start_id(self) -> int:
+        """The token that the decoder reads first."""
+        return BOS_ID if self.start_token == "bos" else PAD_ID
 
     @property
     def shares_languages(self) -> bool:

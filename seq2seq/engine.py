@@ -198,7 +198,9 @@ class NativeEngine:
 
     @property
     def max_length(self) -> int | None:
-        bounds = [each.max_length for each in self.networks if each.max_length is not None]
+        bounds = [
+            each.config.max_length for each in self.networks if each.config.max_length is not None
+        ]
         return min(bounds, default=None)
 
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
@@ -218,7 +220,7 @@ class NativeEngine:
 
         with torch.inference_mode():
             return search(
-                stepper, batch, config, self.network.start_id, self.max_length, device=device
+                stepper, batch, config, self.network.config.start_id, self.max_length, device=device
             )
 
     def _covered(
@@ -260,7 +262,7 @@ class NativeEngine:
         return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
 
     def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
-        batch = make_batch(src, tgt, self.network.start_id)
+        batch = make_batch(src, tgt, self.network.config.start_id)
         return Batch(*(tensor.to(self._device) for tensor in batch))
 
 

@@ -39,7 +39,9 @@ def save_provenance(folder: Path, provenance: Provenance) -> bool:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
         new = Path(scratch)
         write_provenance(new, provenance, _rendered(folder, provenance))
-        for name in (PROVENANCE,) if edited else (CARD, PROVENANCE):
+        if not edited:
+            card.unlink(missing_ok=True)  # at no time one that seems edited
+        for name in (PROVENANCE,) if edited else (PROVENANCE, CARD):
             os.replace(new / name, folder / name)
     return not edited
 

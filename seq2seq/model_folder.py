@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypedDict, get_type_hints
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -26,6 +26,7 @@ from seq2seq.nn.transformer import NO_DROPOUT, Transformer
 from seq2seq.nn.weights import network_of
 from seq2seq.provenance import CARD, PROVENANCE, Provenance, write_provenance
 from seq2seq.text.subwords import Subwords
+from seq2seq.versioned import misfit, read_versioned
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
@@ -108,6 +109,8 @@ def save_model(model: SavedModel, folder: Path) -> None:
             (new / CONFIG).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
             shutil.copymode(new / CONFIG, new / WEIGHTS)  # safetensors shuts out everybody else
             write_provenance(new, model.provenance, card)
+            for name in (CONFIG, CARD):  # parts of two models are no model
+                (folder / name).unlink(missing_ok=True)
             for name in (WEIGHTS, SRC_SUBWORDS, TGT_SUBWORDS, PROVENANCE, CARD, CONFIG):
                 os.replace(new / name, folder / name)
     except (SafetensorError, OSError) as error:
@@ -169,23 +172,18 @@ class ModelDescription(NamedTuple):
     tgt_lang: str
 
 
+class _Stored(TypedDict):
+    src_lang: str
+    tgt_lang: str
+    model: Any
+
+
 def read_description(folder: Path) -> ModelDescription:
     """ModelFolderError names a configuration that is damaged."""
     path = folder / CONFIG
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ModelFolderError(f"{path} is damaged: {error}.") from None
-    version = description.get("format_version") if isinstance(description, dict) else None
-    if version != FORMAT_VERSION:
-        raise ModelFolderError(
-            f"{path} has format_version={version}; this seq2seq reads {FORMAT_VERSION}."
-        )
-    missing = {"src_lang", "tgt_lang", "model"} - description.keys()
-    if missing:
-        raise ModelFolderError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}.")
-    config = model_config(description["model"], path)
-    return ModelDescription(config, description["src_lang"], description["tgt_lang"])
+    stored = read_versioned(path, FORMAT_VERSION, _Stored)
+    config = model_config(stored["model"], path)
+    return ModelDescription(config, stored["src_lang"], stored["tgt_lang"])
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -203,14 +201,12 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 def model_config(fields: Any, path: Path) -> ModelConfig:
     """Of settings by their names, with the sizes of both vocabularies; ModelFolderError says what
     is wrong in `path`, which they are from."""
-    types = get_type_hints(ModelConfig)
-    known = types.keys()
+    known = get_type_hints(ModelConfig).keys()
     if not isinstance(fields, dict) or not fields.keys() <= known:
         unknown = sorted(fields.keys() - known) if isinstance(fields, dict) else fields
         raise ModelFolderError(f"{path} has settings that this seq2seq does not know: {unknown}.")
-    for name, value in fields.items():
-        if not _is(value, types[name]):
-            raise ModelFolderError(f"{path} is damaged: model.{name}={value!r} has a wrong type.")
+    if odd := misfit(fields, ModelConfig, "model"):
+        raise ModelFolderError(f"{path} is damaged: {odd}.")
     try:
         config = ModelConfig(**fields)
     except (ConfigError, TypeError) as error:
@@ -219,10 +215,3 @@ def model_config(fields: Any, path: Path) -> ModelConfig:
         if not getattr(config, name):
             raise ModelFolderError(f"{path} is damaged: it lacks model.{name}.")
     return config
-
-
-def _is(value: object, kind: Any) -> bool:
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    kinds = get_args(kind) or (kind,)
-    return type(value) in kinds

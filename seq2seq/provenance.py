@@ -9,19 +9,9 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import (
-    Any,
-    Literal,
-    NotRequired,
-    TypedDict,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from seq2seq.errors import ModelFolderError
+from seq2seq.versioned import read_versioned
 
 PROVENANCE, CARD = "provenance.json", "README.md"
 FORMAT_VERSION = 1
@@ -146,20 +136,9 @@ def sha256_of(path: Path) -> str:
 
 def read_provenance(path: Path) -> Provenance:
     """Empty if there is no such file; ModelFolderError if it is damaged."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return Provenance()
-    except (OSError, ValueError) as error:
-        raise ModelFolderError(f"{path} cannot be read: {error}.") from None
-    version = content.pop("format_version", None) if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
-        raise ModelFolderError(
-            f"{path} has format_version={version}; this seq2seq reads {FORMAT_VERSION}."
-        )
-    if odd := _misfit(content, Provenance, ""):
-        raise ModelFolderError(f"{path} is damaged: {odd}; restore it, or remove it.")
-    return cast(Provenance, content)
+    return cast(Provenance, read_versioned(path, FORMAT_VERSION, Provenance))
 
 
 def write_provenance(folder: Path, provenance: Provenance, card: str) -> None:
@@ -219,29 +198,3 @@ def _terms_of(corpora: Iterable[Corpus], terms: Mapping[str, str]) -> dict[str, 
     files = [Path(file["path"]) for corpus in corpora for file in corpus["files"]]
     paths = {path for file in files for path in terms_paths(file)}
     return {path: text for path, text in terms.items() if Path(path) in paths}
-
-
-def _misfit(value: Any, kind: Any, where: str) -> str:
-    """What of a value is not of this type, in words; keys that are not known may be there."""
-    if kind is Any:
-        return ""
-    fits, parts = True, list[tuple[Any, Any, str]]()
-    if is_typeddict(kind):
-        hints, fits = get_type_hints(kind), isinstance(value, dict)
-        if fits and (missing := sorted(kind.__required_keys__ - value.keys())):
-            return f"{where}.{missing[0]} is missing".lstrip(".")
-        parts = [(value[k], hints[k], f"{where}.{k}") for k in hints if fits and k in value]
-    elif get_origin(kind) is list:
-        fits = isinstance(value, list)
-        items = enumerate(value if fits else [])
-        parts = [(x, get_args(kind)[0], f"{where}[{i}]") for i, x in items]
-    elif get_origin(kind) is dict:
-        fits = isinstance(value, dict)
-        parts = [(x, get_args(kind)[1], f"{where}.{k}") for k, x in value.items()] if fits else []
-    elif get_origin(kind) is Literal:
-        fits = value in get_args(kind)
-    else:
-        fits = type(value) in ((int, float) if kind is float else (kind,))
-    if not fits:
-        return f"{where.lstrip('.') or 'it'} is {value!r:.40}"
-    return next(filter(None, (_misfit(*part) for part in parts)), "")

@@ -85,7 +85,7 @@ def change(facts: Any, path: tuple[Any, ...], value: object) -> None:
         (("data", 1, "files", 0), {"path": "a"}, r"data\[1\]\.files\[0\]\.sha256 is missing"),
         (("data", 1, "scores", 0, "value"), "12", r"data\[1\]\.scores\[0\]\.value is '12'"),
         (("terms", "SOURCE.md"), None, r"terms\.SOURCE\.md is None"),
-        (("config",), [], r"config is \[\]"),
+        (("config",), [], r"config is a list"),
         (("training",), 3, r"training is 3"),
         (("parent", "provenance", "license"), 5, r"parent\.provenance\.license is 5"),
     ],
@@ -97,15 +97,15 @@ def test_a_damaged_fact_is_named(
     change(facts, path, value)
     file = tmp_path / "provenance.json"
     write_provenance(tmp_path, facts, "")
-    with pytest.raises(ModelFolderError, match=rf"provenance\.json is damaged: {said}; restore it"):
+    with pytest.raises(ModelFolderError, match=rf"provenance\.json is damaged: {said}"):
         read_provenance(file)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"{", "cannot be read"),
-        (b"\xff", "cannot be read"),
+        (b"{", "is damaged"),
+        (b"\xff", "is damaged"),
         (b"[]", "format_version=None"),
         (b'{"format_version": 2}', "format_version=2; this seq2seq reads 1"),
         (b'{"format_version": 1, "commands": 5}', "is damaged: commands is 5"),

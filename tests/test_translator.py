@@ -97,7 +97,7 @@ def same_tokens(found: Sequence[Hypothesis], other: Sequence[Hypothesis]) -> boo
 def log_probs_of(network: Transformer, src: Sequence[int], tokens: Sequence[int]) -> Tensor:
     """log P (T, V) of what follows the start token and each of the tokens, all at once."""
     source = torch.tensor([[*src, EOS_ID]])
-    tgt_in = torch.tensor([[network.start_id, *tokens]])
+    tgt_in = torch.tensor([[network.config.start_id, *tokens]])
     with torch.no_grad():
         hidden = network(source, torch.tensor([len(src) + 1]), tgt_in)
         return network.project(hidden)[0].log_softmax(dim=-1)
@@ -190,7 +190,7 @@ def test_greedy_search_gives_what_a_beam_of_one_gives() -> None:
         limits = torch.tensor([config.max_length(len(sentence))])
         with torch.inference_mode():
             stepper = ModelStepper(network, src, torch.tensor([src.shape[1]]))
-            ((beam,),) = beam_search(stepper, limits, network.start_id, config)
+            ((beam,),) = beam_search(stepper, limits, network.config.start_id, config)
         assert found.tokens == beam.tokens
         assert found.score == pytest.approx(beam.score, abs=1e-4)
 
@@ -221,7 +221,7 @@ def test_steps_with_a_cache_give_the_log_probabilities_of_the_whole_at_once() ->
         stepper = ModelStepper(network, src, src_lens)
         stepper.start(width)
         sentences = [0, 1, 2, 3]
-        told = [[network.start_id] for _ in range(4 * width)]
+        told = [[network.config.start_id] for _ in range(4 * width)]
         for step in range(7):
             found = stepper.step(torch.tensor([row[-1] for row in told]))
             of_row = [sentence for sentence in sentences for _ in range(width)]
@@ -488,7 +488,7 @@ def test_a_place_without_a_model_is_named(tmp_path: Path) -> None:
 
 def maps_of_one(network: Transformer, src: Sequence[int], tgt: Sequence[int]) -> Tensor:
     """(L, H, T, S), of the sentence alone."""
-    source, said = torch.tensor([[*src, EOS_ID]]), torch.tensor([[network.start_id, *tgt]])
+    source, said = torch.tensor([[*src, EOS_ID]]), torch.tensor([[network.config.start_id, *tgt]])
     lens, found = torch.tensor([len(src) + 1]), list[Tensor]()
     with torch.no_grad():
         network.decode(said, network.start(network.encode(source, lens), lens), found)

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
-from seq2seq.engine import ScoringEngine
+from seq2seq.interop.ctranslate2_engine import open_engine
 from seq2seq.interop.ctranslate2_names import ACTIVATIONS, parts, their_parameter
-from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.model_folder import SavedModel
@@ -22,6 +21,7 @@ from seq2seq.nn.embedding import sinusoids
 from seq2seq.nn.transformer import Transformer
 
 LIBRARY = "ctranslate2"
+engine = open_engine
 QUANTIZATIONS = ("int8", "int8_bfloat16", "float16")
 LONGEST = 1024
 """Rows of the table of sinusoids, which it wants stored."""
@@ -45,8 +45,8 @@ for told in translator.translate_batch(pieces, beam_size=5, suppress_sequences=n
 On the command line: `seq2seq translate --engine ctranslate2 MODEL FILE`, MODEL being this folder.
 
 Log-probabilities of given translations and greedy output are those of seq2seq; beam search stops by
-another rule. The table of positions has {longest} rows, and no text may be longer; a translation
-ends at `max_decoding_length`, 256 unless told.
+another rule. The table of positions has {longest} rows, and no text may be longer, the end token
+counted; a translation ends at `max_decoding_length`, 256 unless told.
 """
 
 
@@ -58,11 +58,6 @@ def obstacles(config: ModelConfig) -> list[str]:
         if getattr(config, name) == 0
     ]
     return found + unable(config, ABILITIES, "model.")
-
-
-def longest(config: ModelConfig) -> int:
-    """Rows of its table of positions."""
-    return config.max_positions if config.positions == "learned" else LONGEST
 
 
 def export(saved: SavedModel, folder: Path, quantize: str | None) -> None:
@@ -77,7 +72,7 @@ def export(saved: SavedModel, folder: Path, quantize: str | None) -> None:
         tgt[BOS_ID],
         tgt[EOS_ID],
     )
-    settings.decoder_start_token = tgt[saved.network.start_id]
+    settings.decoder_start_token = tgt[saved.network.config.start_id]
     settings.add_source_bos, settings.add_source_eos = False, True
     settings.layer_norm_epsilon = torch.nn.LayerNorm(1).eps
     spec.validate()
@@ -87,14 +82,7 @@ def export(saved: SavedModel, folder: Path, quantize: str | None) -> None:
 
 def usage(config: ModelConfig) -> str:
     """For the model card, and what is not as in seq2seq."""
-    return _USAGE.format(longest=longest(config))
-
-
-def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
-    """Ready to translate."""
-    from seq2seq.interop.ctranslate2_engine import open_engine
-
-    return open_engine(exported, device, precision)
+    return _USAGE.format(longest=config.max_length or LONGEST)
 
 
 def specification(network: Transformer) -> Any:

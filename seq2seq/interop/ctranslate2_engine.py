@@ -32,8 +32,7 @@ class CTranslate2Engine:
 
     def __init__(self, load: Callable[[int], Any], parallel: int, exported: Exported) -> None:
         """`load` gives a translator with so many workers."""
-        assert exported.about.max_length is not None
-        self.load, self.parallel, self.max_length = load, parallel, exported.about.max_length
+        self.load, self.parallel, self.max_length = load, parallel, exported.longest
         self.translator = load(parallel)
         self.src, self.tgt = exported.src_subwords, exported.tgt_subwords
         pieces = self.tgt.pieces(range(len(self.tgt)))

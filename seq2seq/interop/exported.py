@@ -12,6 +12,7 @@ from pathlib import Path
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_folder import EXPORTED, SRC_SUBWORDS, TGT_SUBWORDS, load_subwords
 from seq2seq.text.subwords import Subwords
+from seq2seq.versioned import read_versioned
 
 FORMAT_VERSION = 1
 
@@ -28,7 +29,6 @@ class Description:
     """Most tokens of a sentence, the end token counted; None for no bound."""
     src_lang: str
     tgt_lang: str
-    format_version: int = FORMAT_VERSION
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,28 @@ class Exported:
     src_subwords: Subwords
     tgt_subwords: Subwords
 
+    @property
+    def longest(self) -> int:
+        """Most tokens of a sentence, where the library has a bound."""
+        if self.about.max_length is None:
+            raise ModelFolderError(f"{self.folder / EXPORTED} is damaged: max_length is null.")
+        return self.about.max_length
+
     def write(self) -> None:
         """Our three files."""
         (self.folder / SRC_SUBWORDS).write_bytes(self.src_subwords.serialized)
         (self.folder / TGT_SUBWORDS).write_bytes(self.tgt_subwords.serialized)
-        text = json.dumps(dataclasses.asdict(self.about), indent=2)
+        stored = {"format_version": FORMAT_VERSION, **dataclasses.asdict(self.about)}
+        text = json.dumps(stored, indent=2)
         (self.folder / EXPORTED).write_text(f"{text}\n", encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> "Exported":
         """What `write` wrote; a missing or damaged file is a ModelFolderError that names it."""
         path = folder / EXPORTED
+        stored = read_versioned(path, FORMAT_VERSION, Description)
         try:
-            about = Description(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
+            about = Description(**stored)
+        except TypeError as error:
             raise ModelFolderError(f"{path} is damaged: {error}.") from None
-        if about.format_version != FORMAT_VERSION:
-            raise ModelFolderError(
-                f"{path} has format_version={about.format_version}; this seq2seq reads "
-                f"{FORMAT_VERSION}."
-            )
         return cls(folder, about, *load_subwords(folder))

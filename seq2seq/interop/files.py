@@ -3,15 +3,12 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from seq2seq.errors import ModelFolderError
-
-UNREADABLE = (OSError, EOFError, RuntimeError, UnpicklingError, TypeError, ValueError, KeyError)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -61,7 +58,7 @@ def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:
     try:
         with torch.serialization.safe_globals(list(types)):
             value = torch.load(path, map_location="cpu", weights_only=True)
-    except UNREADABLE as error:
+    except Exception as error:  # of what is damaged, torch raises whatever it meets
         said = str(error)
         named = said.partition("GLOBAL ")[2].partition(" ")[0]
         reason = f"it holds a {named}; only weights and plain values are read."

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
-from seq2seq.engine import NEVER_SAID, ScoringEngine
+from seq2seq.engine import NEVER_SAID
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
-from seq2seq.interop.exported import Exported
 from seq2seq.interop.extras import extra
 from seq2seq.interop.huggingface_engine import open_engine
-from seq2seq.interop.refusal import MODEL, Abilities, unable
+from seq2seq.interop.refusal import MODEL, Abilities, unable, without_decoder
 from seq2seq.interop.vocabulary import MASKED
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
@@ -27,6 +26,7 @@ from seq2seq.text.piece_order import as_entry
 from seq2seq.text.subwords import Subwords
 
 LIBRARY = "transformers"
+engine = open_engine
 QUANTIZATIONS = ()
 LONGEST = 1024
 """Rows of a table of sinusoids, which has no end in ours."""
@@ -48,8 +48,9 @@ Logits, log-probabilities of given translations and greedy output are those of s
 - Greedy search is the default; nearest to `seq2seq translate` is
   `generate(**batch, num_beams=5, length_penalty=1.0, early_stopping=True)`. There is no length
   penalty `gnmt`.
-- A translation has at most {longest} subwords; in seq2seq, twice those of the source and ten.
-- A text of more than {longest} subwords is an error{why}.
+- A translation has at most {longest} subwords, the end token counted; in seq2seq, twice those of
+  the source and ten.
+- A text of more than {longest} subwords, the end token counted, is an error{why}.
 - `</s>`, `<pad>` and `<unk>` in a text, and `>>xx<<` at its start, are read as one token; seq2seq
   reads them as text. Control characters are left as they are.
 """
@@ -57,12 +58,7 @@ Logits, log-probabilities of given translations and greedy output are those of s
 
 def obstacles(config: ModelConfig) -> list[str]:
     """What neither class can represent, each with what to change."""
-    found = []
-    if config.decoder_layers == 0:
-        found.append(
-            "model.decoder_layers=0: there the cache of a layer counts the positions; train with 1 "
-            "or more."
-        )
+    found = without_decoder(config)
     if config.head_width * config.heads != config.d_model:
         found.append(
             f"model.head_dim={config.head_dim}: heads are d_model / heads wide there; train with "
@@ -74,11 +70,6 @@ def obstacles(config: ModelConfig) -> list[str]:
             "with model.positions=sinusoidal, or model.norm=pre."
         )
     return found + unable(config, ABILITIES, "model.")
-
-
-def longest(config: ModelConfig) -> int:
-    """Rows of its table of positions."""
-    return config.max_positions if config.positions == "learned" else LONGEST
 
 
 def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None:
@@ -95,22 +86,22 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
         pad_token_id=PAD_ID,
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
-        decoder_start_token_id=saved.network.start_id,
+        decoder_start_token_id=saved.network.config.start_id,
         suppress_tokens=NEVER_SAID,
         forced_eos_token_id=EOS_ID,  # at the longest
-        max_length=longest(config) + 1,  # counts the start token
+        max_length=(config.max_length or LONGEST) + 1,  # counts the start token
         num_beams=1,
     )
     theirs.save_pretrained(folder)
     shutil.copymode(folder / "config.json", folder / "model.safetensors")  # for others to read
-    _write_tokenizer(saved, folder, longest(config))
+    _write_tokenizer(saved, folder, config.max_length or LONGEST)
 
 
 def usage(config: ModelConfig) -> str:
     """For the model card, and what is not as in seq2seq."""
     return _USAGE.format(
         model_class=_names(config)[0],
-        longest=longest(config),
+        longest=config.max_length or LONGEST,
         why=", which seq2seq can translate" if config.positions == "sinusoidal" else "",
     )
 
@@ -120,11 +111,6 @@ def _names(config: ModelConfig) -> tuple[str, str]:
     if config.norm == "post":
         return "MarianMTModel", "MarianConfig"
     return "PegasusForConditionalGeneration", "PegasusConfig"
-
-
-def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
-    """Ready to translate."""
-    return open_engine(exported, device, precision)
 
 
 def _settings(config: ModelConfig) -> dict[str, object]:
@@ -143,11 +129,11 @@ def _settings(config: ModelConfig) -> dict[str, object]:
         "decoder_ffn_dim": config.ff_dim,
         "activation_function": ACTIVATIONS[config.activation],
         "scale_embedding": config.scale_embeddings,
-        "max_position_embeddings": longest(config),
+        "max_position_embeddings": config.max_length or LONGEST,
         "pad_token_id": PAD_ID,
         "bos_token_id": BOS_ID,
         "eos_token_id": EOS_ID,
-        "decoder_start_token_id": BOS_ID if config.start_token == "bos" else PAD_ID,
+        "decoder_start_token_id": config.start_id,
         "forced_eos_token_id": None,
         # What the weights do not tell when such a folder is read again.
         OURS: {name: getattr(config, name) for name in UNTOLD},

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
@@ -23,10 +22,8 @@ from seq2seq.translator import PRECISIONS
 class HuggingFaceEngine:
     """An `Engine` of an exported `MarianMTModel` or `PegasusForConditionalGeneration`."""
 
-    def __init__(self, model: Any, max_length: int | None) -> None:
-        assert max_length is not None
-        self.model, self.max_length = model, max_length
-        self.start_id = int(model.generation_config.decoder_start_token_id)
+    def __init__(self, model: Any, start_id: int, max_length: int) -> None:
+        self.model, self.start_id, self.max_length = model, start_id, max_length
 
     @property
     def parallel(self) -> int:
@@ -114,7 +111,7 @@ def by_prefix_length(batch: Sequence[Request]) -> Iterator[list[int]]:
 
 
 def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceEngine:
-    """On a device and in a type as for our own network."""
+    """On a device and in a type as for our own network; no code in the folder is run."""
     with extra("huggingface"):
         import transformers
     one_of("precision", precision, PRECISIONS)
@@ -122,15 +119,23 @@ def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceE
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-            exported.folder, local_files_only=True, dtype=PRECISIONS[precision]
+        model, told = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            exported.folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=PRECISIONS[precision],
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+        start_id = int(model.generation_config.decoder_start_token_id)
+        if odd := sorted(told["missing_keys"] | told["unexpected_keys"]):
+            raise ValueError(f"its weights are another model's, by {odd[0]}")
+    except Exception as error:  # its errors have no other class in common
+        reason = str(error).partition("\n")[0]
         raise ModelFolderError(f"{exported.folder} cannot be used: {reason}") from None
     try:
         model = model.to(torch.device(device))
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={device} cannot be used: {reason}") from None
-    return HuggingFaceEngine(model.eval(), exported.about.max_length)
+    return HuggingFaceEngine(model.eval(), start_id, exported.longest)

@@ -23,6 +23,7 @@ from seq2seq.nn.transformer import Transformer
 from seq2seq.nn.weights import network_of
 from seq2seq.text.piece_order import restricted
 from seq2seq.text.subwords import Subwords
+from seq2seq.versioned import shown
 
 Config = Mapping[str, Any]
 READ = {theirs: ours for ours, theirs in ACTIVATIONS.items()}
@@ -94,12 +95,13 @@ def obstacles(config: Config) -> Iterator[str]:
         ):
             value = settings.get(name)
             if value not in choices:
-                expected = " or ".join(map(str, choices))
-                yield f"model.{stack}.{name}={value}: expected {expected}."
+                expected = " or ".join(map(_shown, choices))
+                yield f"model.{stack}.{name}={_shown(value)}: expected {expected}."
     for name in ("num_heads", "hidden_size", "ff_size", "layer_norm", "activation"):
         encoder, decoder = (_stack(config, stack)[name] for stack in STACKS)
         if encoder != decoder:
-            yield f"model.encoder.{name}={encoder} and {decoder} of the decoder must be equal."
+            both = f"{_shown(encoder)} and {_shown(decoder)} of the decoder"
+            yield f"model.encoder.{name}={both} must be equal."
     scales = {_scaled(config, stack) for stack in STACKS}
     if len(scales) > 1:
         yield "model.encoder.embeddings.scale and model.decoder.embeddings.scale must be equal."
@@ -110,14 +112,19 @@ def obstacles(config: Config) -> Iterator[str]:
         found: dict[str, object] = settings | {"tokenizer_type": kind, "pretokenizer": pretokenizer}
         for name, usual in TEXT.items():
             if found.get(name, usual) != usual:
-                yield f"data.{side}.{name}={found[name]}: expected {usual}."
+                yield f"data.{side}.{name}={_shown(found[name])}: expected {usual}."
     special = _special(config)
     for name in (f"{each}_token" for each in ORDER):
         if not isinstance(special[name], str):
-            yield f"data.special_symbols.{name}={special[name]}: expected a token."
+            yield f"data.special_symbols.{name}={_shown(special[name])}: expected a token."
     for name in ("sep_token", "lang_tags"):
         if special[name]:
-            yield f"data.special_symbols.{name}={special[name]}: ours has no prompts."
+            yield f"data.special_symbols.{name}={_shown(special[name])}: ours has no prompts."
+
+
+def _shown(value: object) -> str:
+    """Short: a few lines of YAML can stand for more than fits into memory."""
+    return value if isinstance(value, str) else shown(value)
 
 
 def _stack(config: Config, stack: str) -> dict[str, Any]:

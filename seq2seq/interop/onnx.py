@@ -10,7 +10,6 @@ take their sentence's memory along. The start token's id is in the properties of
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq.config import EOS_ID, ModelConfig
-from seq2seq.engine import ScoringEngine
-from seq2seq.interop.exported import Exported
+from seq2seq.errors import ConfigError
 from seq2seq.interop.extras import extra
 from seq2seq.interop.onnx_engine import DECODER, ENCODER, open_engine
-from seq2seq.interop.refusal import MODEL, Abilities, unable
+from seq2seq.interop.refusal import MODEL, Abilities, unable, without_decoder
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.embedding import TokenEmbedding
@@ -34,8 +32,11 @@ if TYPE_CHECKING:
     from seq2seq.interop.onnx_graph import Graph
 
 LIBRARY = "onnx"
+engine = open_engine
 QUANTIZATIONS = ()
 ABILITIES: Abilities = {**MODEL, "activation": ("relu", "gelu", "silu", "swiglu")}
+LONGEST = None
+"""Sinusoids are computed: they reach any length."""
 LOWEST = torch.finfo(torch.float32).min
 _USAGE = """\
 seq2seq-lightning wrote it as two graphs. Greedy search with them:
@@ -73,18 +74,7 @@ On the command line: `seq2seq translate --engine onnx MODEL FILE`, MODEL being t
 
 def obstacles(config: ModelConfig) -> list[str]:
     """What these graphs cannot represent, each with what to change."""
-    found = []
-    if config.decoder_layers == 0:
-        found.append(
-            "model.decoder_layers=0: there the cache of a layer counts the positions; train with 1 "
-            "or more."
-        )
-    return found + unable(config, ABILITIES, "model.")
-
-
-def longest(config: ModelConfig) -> int | None:
-    """Sinusoids are computed: they reach any length."""
-    return config.max_positions if config.positions == "learned" else None
+    return without_decoder(config) + unable(config, ABILITIES, "model.")
 
 
 def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None:
@@ -92,21 +82,23 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
     assert quantize is None, "QUANTIZATIONS is empty"
     with extra("onnx"):
         import onnx
+        from google.protobuf.message import EncodeError
 
         from seq2seq.interop.onnx_graph import Graph
-    onnx.save(encoder(saved.network, Graph()), folder / ENCODER)
-    onnx.save(decoder(saved.network, Graph()), folder / DECODER)
+    for graph, name in ((encoder, ENCODER), (decoder, DECODER)):
+        try:
+            onnx.save(graph(saved.network, Graph()), folder / name)
+        except (EncodeError, ValueError):
+            raise ConfigError(
+                f"{name} cannot hold more than 2 GiB, as ONNX stores it; a smaller vocabulary or "
+                f"model.d_model makes it smaller."
+            ) from None
 
 
 def usage(config: ModelConfig) -> str:
     """For the model card."""
-    most = "2 * ids.shape[1] + 10" if longest(config) is None else f"{longest(config)}"
+    most = config.max_length or "2 * ids.shape[1] + 10"
     return _USAGE.format(eos_id=EOS_ID, most=most)
-
-
-def engine(exported: Exported, device: str, precision: str) -> ScoringEngine:
-    """Ready to translate."""
-    return open_engine(exported, device, precision)
 
 
 def encoder(network: Transformer, graph: "Graph") -> Any:
@@ -128,14 +120,13 @@ def encoder(network: Transformer, graph: "Graph") -> Any:
 
     for layer in network.encoder:
         assert isinstance(layer, EncoderLayer)
-
-        def look(y: str, attention: MultiHeadAttention = layer.self_attention) -> str:
-            query, key, value = (
-                heads(each, y) for each in (attention.query, attention.key, attention.value)
-            )
-            return attended(graph, attention, query, key, value, mask)
-
-        x = residual(graph, layer.self_residual, x, look)
+        attention = layer.self_attention
+        y = entering(graph, layer.self_residual, x)
+        query, key, value = (
+            heads(each, y) for each in (attention.query, attention.key, attention.value)
+        )
+        y = attended(graph, attention, query, key, value, mask)
+        x = leaving(graph, layer.self_residual, x, y)
         x = fed_forward(graph, layer.feed_forward_residual, layer.feed_forward, x)
     x = normalised(graph, network.encoder_norm, x)
     memory = []
@@ -174,26 +165,20 @@ def decoder(network: Transformer, graph: "Graph") -> Any:
     cache = []
     for number, layer in enumerate(network.decoder):
         assert isinstance(layer, DecoderLayer)
-        self_attention, cross_attention = layer.self_attention, layer.cross_attention
-
-        def look_back(
-            y: str, attention: MultiHeadAttention = self_attention, number: int = number
-        ) -> str:
-            key, value = (
-                graph.op("Concat", stored("cache", number, which), heads(each, y), axis=2)
-                for which, each in enumerate((attention.key, attention.value))
-            )
-            cache.append(pair(graph, key, value))
-            return attended(graph, attention, heads(attention.query, y), key, value, None)
-
-        def look_at_source(
-            y: str, attention: MultiHeadAttention = cross_attention, number: int = number
-        ) -> str:
-            key, value = (stored("memory", number, which) for which in (0, 1))
-            return attended(graph, attention, heads(attention.query, y), key, value, mask)
-
-        x = residual(graph, layer.self_residual, x, look_back)
-        x = residual(graph, layer.cross_residual, x, look_at_source)
+        attention = layer.self_attention
+        y = entering(graph, layer.self_residual, x)
+        key, value = (
+            graph.op("Concat", stored("cache", number, which), heads(each, y), axis=2)
+            for which, each in enumerate((attention.key, attention.value))
+        )
+        cache.append(pair(graph, key, value))
+        y = attended(graph, attention, heads(attention.query, y), key, value, None)
+        x = leaving(graph, layer.self_residual, x, y)
+        attention = layer.cross_attention
+        y = entering(graph, layer.cross_residual, x)
+        key, value = (stored("memory", number, which) for which in (0, 1))
+        y = attended(graph, attention, heads(attention.query, y), key, value, mask)
+        x = leaving(graph, layer.cross_residual, x, y)
         x = fed_forward(graph, layer.feed_forward_residual, layer.feed_forward, x)
     x = normalised(graph, network.decoder_norm, x)
     graph.name(linear(graph, network.output, x), "logits")
@@ -209,7 +194,7 @@ def decoder(network: Transformer, graph: "Graph") -> Any:
             "logits": ("B", config.tgt_vocab_size),
             "new_cache": memory_shape(config, "T + 1"),
         },
-        {"start_id": str(network.start_id)},
+        {"start_id": str(network.config.start_id)},
     )
 
 
@@ -257,14 +242,11 @@ def attended(
 
 def fed_forward(graph: "Graph", around: Residual, layer: FeedForward, x: str) -> str:
     """x (N, D) -> (N, D), the residual around it included."""
-
-    def inside(y: str) -> str:
-        inner = activated(graph, layer, linear(graph, layer.inner, y))  # (N, F)
-        if layer.gate is not None:
-            inner = graph.op("Mul", inner, linear(graph, layer.gate, y))
-        return linear(graph, layer.outer, inner)
-
-    return residual(graph, around, x, inside)
+    y = entering(graph, around, x)
+    inner = activated(graph, layer, linear(graph, layer.inner, y))  # (N, F)
+    if layer.gate is not None:
+        inner = graph.op("Mul", inner, linear(graph, layer.gate, y))
+    return leaving(graph, around, x, linear(graph, layer.outer, inner))
 
 
 def activated(graph: "Graph", layer: FeedForward, x: str) -> str:
@@ -273,10 +255,15 @@ def activated(graph: "Graph", layer: FeedForward, x: str) -> str:
     return graph.op({F.relu: "Relu", F.gelu: "Gelu"}[layer.activation], x)
 
 
-def residual(graph: "Graph", around: Residual, x: str, inside: Callable[[str], str]) -> str:
-    if around.pre:
-        return graph.op("Add", x, inside(normalised(graph, around.norm, x)))
-    return normalised(graph, around.norm, graph.op("Add", x, inside(x)))
+def entering(graph: "Graph", around: Residual, x: str) -> str:
+    """What the sublayer inside a residual reads."""
+    return normalised(graph, around.norm, x) if around.pre else x
+
+
+def leaving(graph: "Graph", around: Residual, x: str, y: str) -> str:
+    """x and what the sublayer makes of it."""
+    total = graph.op("Add", x, y)
+    return total if around.pre else normalised(graph, around.norm, total)
 
 
 def normalised(graph: "Graph", norm: nn.Module, x: str) -> str:

@@ -38,9 +38,10 @@ class OnnxStepper:
         self.source = torch.from_numpy(memory), src_lens  # (L, 2, B, H, S, E), (B,)
 
     def start(self, width: int) -> None:
-        self.memory, self.src_lens = self.source
+        memory, src_lens = self.source
+        self.memory = memory.repeat_interleave(width, dim=2)  # (L, 2, R, H, S, E)
+        self.src_lens = src_lens.repeat_interleave(width)  # (R,)
         self.cache, self.width = self.memory[:, :, :, :, :0], width
-        self._take(torch.arange(len(self.src_lens)).repeat_interleave(width))
 
     def step(self, tokens: Tensor) -> Tensor:
         logits, cache = self.decoder.run(
@@ -58,11 +59,11 @@ class OnnxStepper:
         return log_probs
 
     def select(self, sentences: Sequence[int], beams: Tensor) -> None:
-        self._take((torch.tensor(sentences)[:, None] * self.width + beams).flatten())
-
-    def _take(self, rows: Tensor) -> None:
-        self.cache, self.memory = self.cache[:, :, rows], self.memory[:, :, rows]
-        self.src_lens = self.src_lens[rows]
+        rows = (torch.tensor(sentences)[:, None] * self.width + beams).flatten()
+        self.cache = self.cache[:, :, rows]
+        # The beams of a sentence have one memory: it moves when a sentence does.
+        if list(sentences) != list(range(len(self.src_lens) // self.width)):
+            self.memory, self.src_lens = self.memory[:, :, rows], self.src_lens[rows]
 
 
 class OnnxEngine:
@@ -108,8 +109,8 @@ def open_engine(exported: Exported, device: str, precision: str) -> OnnxEngine:
             )
             for name in (ENCODER, DECODER)
         )
+        start_id = int(decoder.get_modelmeta().custom_metadata_map["start_id"])
     except Exception as error:  # its errors have no other class in common
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise ModelFolderError(f"{exported.folder} cannot be used: {reason}") from None
-    start_id = int(decoder.get_modelmeta().custom_metadata_map["start_id"])
     return OnnxEngine(encoder, decoder, start_id, exported.about.max_length)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
-from seq2seq.config import SearchConfig
+from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.errors import ConfigError, UserError
 
@@ -63,6 +63,16 @@ def unable(settings: Any, abilities: Abilities, group: str) -> list[str]:
             listed = " or ".join(map(str, choices))
             found.append(f"{group}{field.name}={value}: not known there; use {listed}.")
     return found
+
+
+def without_decoder(config: ModelConfig) -> list[str]:
+    """A decoder without layers, where a layer's cache counts the positions."""
+    if config.decoder_layers:
+        return []
+    return [
+        "model.decoder_layers=0: there the cache of a layer counts the positions; train with 1 or "
+        "more."
+    ]
 
 
 def refuse(what: str, found: Sequence[str], kind: type[UserError] = ConfigError) -> None:

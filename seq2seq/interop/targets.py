@@ -37,8 +37,9 @@ class Target(Protocol):
     def obstacles(self, config: ModelConfig) -> list[str]:
         """What it cannot represent, each with what to change; empty if nothing."""
 
-    def longest(self, config: ModelConfig) -> int | None:
-        """Most tokens of a sentence once exported, the end token counted; None for no bound."""
+    @property
+    def LONGEST(self) -> int | None:
+        """Rows of its table of sinusoids; None for no bound."""
 
     def export(self, saved: SavedModel, folder: Path, quantize: str | None) -> None:
         """Write its own files into an empty folder; the model has no obstacles."""
@@ -78,7 +79,7 @@ def export(saved: SavedModel, name: str, folder: Path, quantize: str | None = No
     about = Description(
         target=name,
         quantization=quantize or "fp32",
-        max_length=to.longest(config),
+        max_length=config.max_length or to.LONGEST,
         src_lang=saved.src_lang,
         tgt_lang=saved.tgt_lang,
     )

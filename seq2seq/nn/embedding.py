@@ -73,7 +73,7 @@ class SinusoidalPositions(nn.Module):
 class LearnedPositions(nn.Module):
     """A learned row per position (Gehring et al. 2017); ends at `max_positions`.
 
-    The caller checks lengths first, see `Transformer.max_length`.
+    The caller checks lengths first, see `ModelConfig.max_length`.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -8,7 +8,7 @@ a step into a cache.
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import BOS_ID, PAD_ID, AttentionForm, Dropout, ModelConfig
+from seq2seq.config import AttentionForm, Dropout, ModelConfig
 from seq2seq.nn.dropout import dropout
 from seq2seq.nn.embedding import POSITIONS, TokenEmbedding
 from seq2seq.nn.layers import DecoderLayer, EncoderLayer, lowered
@@ -66,16 +66,6 @@ class Transformer(nn.Module):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-
-    @property
-    def start_id(self) -> int:
-        """The token that the decoder reads first."""
-        return BOS_ID if self.config.start_token == "bos" else PAD_ID
-
-    @property
-    def max_length(self) -> int | None:
-        """Most tokens of a source or a target, or None where positions have no end."""
-        return self.config.max_positions if self.config.positions == "learned" else None
 
     def encode(self, src: Tensor, src_lens: Tensor) -> Tensor:
         """src (B, S), src_lens (B,) -> memory (B, S, D)."""

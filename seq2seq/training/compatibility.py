@@ -19,7 +19,7 @@ def check_tie(config: ModelConfig, data: CorpusDataModule) -> None:
 
 def check_lengths(network: Transformer, data: CorpusDataModule) -> None:
     """Every sentence of the corpora has positions in the network."""
-    limit = network.max_length
+    limit = network.config.max_length
     name, longest = data.longest()
     if limit is not None and longest > limit:
         raise SentenceError(

@@ -116,7 +116,7 @@ class TranslationModule(pl.LightningModule):
             # Tables of sinusoids grow where they are needed, in each process for itself.
             derived = [name for name, _ in self.named_buffers()]
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, derived)
-        self.data.start_id = self.network.start_id
+        self.data.start_id = self.network.config.start_id
         check_lengths(self.network, self.data)
 
     @property

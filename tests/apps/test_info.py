@@ -1,6 +1,7 @@
 """`seq2seq info`: the card as it stands, the facts behind it, and what is left of older folders."""
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import yaml
 from test_model_folder import random_model
 
 from seq2seq.cli import main
+from seq2seq.model_facts import save_provenance
 from seq2seq.model_folder import save_model
 from seq2seq.provenance import Provenance
 
@@ -85,7 +87,7 @@ def test_of_an_older_folder_what_its_configuration_tells_is_printed(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("provenance.json", "provenance.json cannot be read"),
+        ("provenance.json", "provenance.json is damaged"),
         ("weights.safetensors", "weights.safetensors is damaged"),
         ("config.json", "config.json is damaged"),
     ],
@@ -99,6 +101,28 @@ def test_what_is_damaged_is_named(
         assert main(["info", str(model), *words]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert said in line
+
+
+@pytest.mark.parametrize("written", range(2))
+def test_a_card_whose_writing_was_interrupted_does_not_count_as_edited(
+    model: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """The facts and the card are two files."""
+    assert save_provenance(model, {"license": "MIT"})
+    real, done = os.replace, list[Path]()
+
+    def failing(source: Path, target: Path) -> None:
+        if len(done) == written:
+            raise KeyboardInterrupt
+        done.append(target)
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", failing)
+        with pytest.raises(KeyboardInterrupt):
+            save_provenance(model, {"license": "CC0-1.0"})
+    assert save_provenance(model, {"license": "0BSD"})
+    assert "0BSD" in (model / "README.md").read_text()
 
 
 def test_what_holds_no_model_is_one_line(

@@ -143,7 +143,7 @@ def test_draws_have_our_probabilities(engine: str, sampling: Sampling, tmp_path:
     with torch.inference_mode():
         stepper = ModelStepper(network, *pad([[*src, EOS_ID]]))
         stepper.start(1)
-        log_probs = stepper.step(torch.tensor([network.start_id]))  # (1, V)
+        log_probs = stepper.step(torch.tensor([network.config.start_id]))  # (1, V)
     wanted = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)[0]
     wanted = wanted / wanted.sum()
     assert set(counts) <= set(wanted.nonzero()[:, 0].tolist())

@@ -60,7 +60,7 @@ def assert_scores_alike(folder: Path, saved: SavedModel, ends: tuple[str, ...] =
         [[*saved.src_subwords.pieces(each), *ends] for each in src],
         [saved.tgt_subwords.pieces(each) for each in tgt],
     )
-    batch = make_batch(src, tgt, saved.network.start_id)
+    batch = make_batch(src, tgt, saved.network.config.start_id)
     with torch.no_grad():
         rows = forced(saved.network, batch)
     for row, length, each in zip(rows, batch.tgt_lens, expected, strict=True):

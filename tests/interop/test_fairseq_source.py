@@ -224,7 +224,7 @@ def assert_alike(saved: SavedModel, folder: Path, theirs: Any) -> None:
     with torch.no_grad():
         for src, tgt in zip(SRC_TEXTS[:9], TGT_TEXTS[:9], strict=True):
             encoded = saved.src_subwords.encode(src), saved.tgt_subwords.encode(tgt)
-            batch = make_batch([encoded[0]], [encoded[1]], saved.network.start_id)
+            batch = make_batch([encoded[0]], [encoded[1]], saved.network.config.start_id)
             hidden = saved.network(batch.src, batch.src_lens, batch.tgt_in)
             ours = saved.network.project(hidden)[0].log_softmax(-1)
             expected = theirs([*ids(folder, "src", src), EOS], [EOS, *ids(folder, "tgt", tgt)])
@@ -241,7 +241,7 @@ def test_log_probabilities_are_those_of_its_network(
     theirs, _ = write_fairseq(tmp_path, activation=activation, **norms)
     saved = sources.read(tmp_path)
     assert (saved.src_lang, saved.tgt_lang) == ("en", "de")
-    assert saved.network.max_length == 60
+    assert saved.network.config.max_length == 60
     assert_alike(saved, tmp_path, theirs.log_probs)
     with pytest.raises(SentenceError, match="positions end at 60"):
         translator(saved).translate(["kare" * 40])
@@ -274,13 +274,13 @@ def test_learned_positions_end_with_the_shorter_table(tmp_path: Path) -> None:
     learned: dict[str, Any] = {f"{side}_learned_pos": True for side in ("encoder", "decoder")}
     theirs, _ = write_fairseq(tmp_path, **learned)
     saved = read(tmp_path)
-    assert saved.network.max_length == 50
+    assert saved.network.config.max_length == 50
     assert_alike(saved, tmp_path, theirs.log_probs)
 
 
 def test_a_table_of_sinusoids_is_no_longer_than_anybody_needs(tmp_path: Path) -> None:
     write_fairseq(tmp_path, max_target_positions=10**12)
-    assert read(tmp_path).network.max_length == 16_384
+    assert read(tmp_path).network.config.max_length == 16_384
 
 
 def test_newer_settings_are_read_from_dictionaries_in_dictionaries(tmp_path: Path) -> None:

@@ -1,17 +1,21 @@
 """A Hugging Face folder, used as Hugging Face's users do; every setting is in test_targets.py."""
 
+import io
+import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from every_option import TEXTS, random_model
+from safetensors.torch import load_file, save_file
 
 from seq2seq.config import EOS_ID, PAD_ID, UNK_ID, SearchConfig, SubwordConfig
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop import targets
 from seq2seq.interop.huggingface import export, obstacles
 from seq2seq.interop.targets import load
@@ -117,6 +121,35 @@ def test_the_example_of_the_model_card_prints_our_greedy_translation(
     assert "- en\n- de\n" in card
     assert "PegasusForConditionalGeneration" in card
     assert "more than 30 subwords" in card
+
+
+def test_code_in_a_folder_is_not_run_whatever_standard_input_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers would ask, and read a line of the text to translate as the answer."""
+    folder = targets.export(random_model(), "huggingface", tmp_path / "new").folder
+    settings = json.loads((folder / "config.json").read_text())
+    classes = {"AutoConfig": "mine.Mine", "AutoModelForSeq2SeqLM": "mine.Mine"}
+    settings |= {"model_type": "mine", "auto_map": classes}
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Mine: pass\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n"))
+    with pytest.raises(ModelFolderError, match=f"{folder} cannot be used: "):
+        load(folder, "huggingface", "cpu", "fp32")
+    assert not (tmp_path / "ran").exists()
+    assert sys.stdin.read() == "y\ny\n"
+
+
+@pytest.mark.parametrize("norm", CLASSES)
+def test_weights_that_are_missing_are_not_made_up(tmp_path: Path, norm: str) -> None:
+    saved = random_model(norm=norm)
+    folder = targets.export(saved, "huggingface", tmp_path / "new").folder
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if "decoder.layers.0.fc1.weight" in name)
+    del weights[name]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelFolderError, match=f"{folder} cannot be used: its weights .*fc1"):
+        load(folder, "huggingface", "cpu", "fp32")
 
 
 def test_what_it_cannot_represent_is_known_without_the_library() -> None:

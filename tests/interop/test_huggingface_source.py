@@ -132,7 +132,7 @@ def logits(saved: SavedModel, theirs: Any, tokens: Any) -> tuple[Tensor, Tensor]
     """Of the same subwords of the same sentences, (N, V ours) and (N, V theirs)."""
     src = [saved.src_subwords.encode(text) for text in SRC_TEXTS[:5]]
     tgt = [saved.tgt_subwords.encode(text) for text in TGT_TEXTS[:5]]
-    batch = make_batch(src, tgt, saved.network.start_id)
+    batch = make_batch(src, tgt, saved.network.config.start_id)
     ours = saved.network.project(saved.network(batch.src, batch.src_lens, batch.tgt_in))
     inputs = tokens(SRC_TEXTS[:5], text_target=TGT_TEXTS[:5], return_tensors="pt", padding=True)
     labels = inputs.pop("labels")

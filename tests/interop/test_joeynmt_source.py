@@ -3,6 +3,7 @@
 import io
 import math
 import random
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -286,7 +287,7 @@ def assert_alike(saved: SavedModel, folder: Path, theirs: JoeyNMT) -> None:
             batch = make_batch(
                 [saved.src_subwords.encode(src)],
                 [saved.tgt_subwords.encode(tgt)],
-                saved.network.start_id,
+                saved.network.config.start_id,
             )
             hidden = saved.network(batch.src, batch.src_lens, batch.tgt_in)
             ours = saved.network.project(hidden)[0].log_softmax(-1)
@@ -397,9 +398,22 @@ def test_everything_that_ours_cannot_be_is_said_at_once(tmp_path: Path) -> None:
         "data.trg.tokenizer_type=subword-nmt: expected sentencepiece.",
         "data.trg.pretokenizer=moses: expected none.",
         "data.special_symbols.unk_token=7: expected a token.",
-        "data.special_symbols.lang_tags=['<en>']: ours has no prompts.",
+        "data.special_symbols.lang_tags=a list: ours has no prompts.",
     ):
         assert str(refusal.value).count(said) == 1, said
+
+
+def test_a_refusal_is_short_whatever_the_settings_stand_for(tmp_path: Path) -> None:
+    """With aliases a few lines of YAML are a hundred million words."""
+    write_joeynmt(tmp_path)
+    path = tmp_path / "config.yaml"
+    lines = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    changed = re.sub(r"(hidden_size|type): \w+", r"\1: *a8", path.read_text())
+    assert changed.count("*a8") > 3
+    path.write_text("\n".join(["a0: &a0 word", *lines, changed]))
+    with pytest.raises(ModelFolderError, match=r"model\.decoder\.type=a list: expected") as refusal:
+        read(tmp_path)
+    assert len(str(refusal.value)) < 3000
 
 
 def test_the_best_checkpoint_is_read_or_else_the_last_one(tmp_path: Path) -> None:
@@ -427,6 +441,11 @@ def test_a_checkpoint_runs_nothing_and_what_it_needs_is_named(tmp_path: Path) ->
     torch.save({"model_state": {}, "extra": Path("anything")}, tmp_path / "best.ckpt")
     with pytest.raises(ModelFolderError, match=r"best\.ckpt cannot be read: it holds a pathlib"):
         read(tmp_path)
+    whole = (tmp_path / "best.ckpt").read_bytes()
+    for place in range(0, len(whole), 7):
+        (tmp_path / "best.ckpt").write_bytes(whole[:place] + b"\x8c" + whole[place + 1 :])
+        with pytest.raises(ModelFolderError, match=r"best\.ckpt "):
+            read(tmp_path)
     for value, said in (
         ({"model_state": {}}, "it lacks src_embed"),
         ({"weights": {}}, "its model_state is no dictionary of weights"),

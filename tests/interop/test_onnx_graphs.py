@@ -10,7 +10,8 @@ from every_option import random_model
 from seq2seq.config import EOS_ID, Diversity, Sampling, SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.interop import targets
 from seq2seq.interop.onnx import export
 from seq2seq.interop.targets import load
 from seq2seq.model_folder import save_model
@@ -86,6 +87,13 @@ def test_terms_are_held_as_in_ours_and_coverage_is_refused(tmp_path: Path) -> No
     assert said.count("kare") == said.count("mino") == 1
     with pytest.raises(ConfigError, match=r"search\.coverage_penalty=0\.3: not known there"):
         theirs.search(batch, SearchConfig(coverage_penalty=0.3))
+
+
+def test_a_folder_with_one_graph_twice_is_named(tmp_path: Path) -> None:
+    exported = targets.export(random_model(), "onnx", tmp_path / "new").folder
+    (exported / "decoder.onnx").write_bytes((exported / "encoder.onnx").read_bytes())
+    with pytest.raises(ModelFolderError, match=f"{exported} cannot be used: 'start_id'"):
+        load(exported, "onnx", "cpu", "fp32")
 
 
 def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ DESCRIPTION: dict[str, Any] = {
     "max_length": 1024,
     "src_lang": "en",
     "tgt_lang": "de",
-    "format_version": 1,
 }
+STORED = {"format_version": 1, **DESCRIPTION}
 TYPED: list[Target] = [ctranslate2, huggingface, onnx]
 """For mypy: these modules have what a target has."""
 
@@ -203,15 +203,17 @@ def test_a_folder_of_another_library_says_of_which(
     [
         ({"format_version": 2}, "has format_version=2; this seq2seq reads 1"),
         ({"colour": "red"}, "is damaged: .*colour"),
-        ({"target": None}, "is damaged: .*target"),
+        ({"target": None}, "is damaged: target is missing"),
+        ({"max_length": 2.5}, "is damaged: max_length is 2.5"),
+        ({"src_lang": 7}, "is damaged: src_lang is 7"),
     ],
 )
 def test_a_description_that_cannot_be_read_is_named(
     exported: Path, change: dict[str, Any], said: str
 ) -> None:
     path = exported / "seq2seq.json"
-    assert json.loads(path.read_text()) == DESCRIPTION
-    fields = {name: value for name, value in (DESCRIPTION | change).items() if value is not None}
+    assert json.loads(path.read_text()) == STORED
+    fields = {name: value for name, value in (STORED | change).items() if value is not None}
     path.write_text(json.dumps(fields))
     with pytest.raises(ModelFolderError, match=f"{path} {said}"):
         Exported.read(exported)

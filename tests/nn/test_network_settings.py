@@ -172,13 +172,13 @@ def test_logits_are_hidden_vectors_times_the_tied_table() -> None:
 
 @pytest.mark.parametrize(("name", "token"), [("bos", BOS_ID), ("pad", PAD_ID)])
 def test_the_start_token_is_the_settings(name: str, token: int) -> None:
-    assert build({"start_token": name}).start_id == token
+    assert build({"start_token": name}).config.start_id == token
 
 
 def test_only_learned_positions_have_an_end() -> None:
-    assert build({}).max_length is None
+    assert build({}).config.max_length is None
     network = build({"positions": "learned", "max_positions": T})
-    assert network.max_length == T
+    assert network.config.max_length == T
     (src, lens), tgt = sentences(), targets()
     src, lens = src[:, :T], lens.clamp(max=T)
     network(src, lens, tgt)
