@@ -230,20 +230,18 @@ class TranslationCLI(LightningCLI):
         services = self._run_services(run)
         try:
             self.trainer = self.instantiate_trainer(**services)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ConfigError(str(error)) from None
 
     def _run_services(self, run: Path) -> dict[str, Any]:
         """Trainer settings that follow from the run folder, the recipe and the device."""
         settings = self._get(self.config_init, "trainer")
-        callbacks = list(settings.callbacks or [])
+        callbacks = _listed(settings.callbacks)
         if settings.enable_progress_bar is not False:
             callbacks.append(ProgressBar())
-        plugins = settings.plugins or []
-        plugins = plugins if isinstance(plugins, list) else [plugins]
         services: dict[str, Any] = {
             "callbacks": callbacks,
-            "plugins": [*plugins, AtomicCheckpointIO()],
+            "plugins": [*_listed(settings.plugins), AtomicCheckpointIO()],
         }
         if self.subcommand == "fit":
             every = settings.val_check_interval if settings.limit_val_batches == 0 else None
@@ -253,7 +251,15 @@ class TranslationCLI(LightningCLI):
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
         steps = settings.val_check_interval
-        if isinstance(steps, int):
+        epochs = settings.check_val_every_n_epoch
+        if epochs is not None and isinstance(steps, int):
+            if steps != TRAINER_DEFAULTS["val_check_interval"]:
+                raise ConfigError(
+                    f"trainer.val_check_interval={steps} counts steps; with "
+                    f"trainer.check_val_every_n_epoch={epochs} it is a share of an epoch, e.g. 1.0."
+                )
+            services["val_check_interval"] = 1.0
+        elif isinstance(steps, int):
             # It counts steps, for Lightning batches.
             services["val_check_interval"] = steps * settings.accumulate_grad_batches
         if settings.precision is None:
@@ -269,6 +275,11 @@ class TranslationCLI(LightningCLI):
         dumped = self._parser(self.subcommand).dump(config, skip_none=False, format="json")
         settings: dict[str, Any] = json.loads(dumped)
         return settings
+
+
+def _listed(setting: Any) -> list[Any]:
+    """Lightning takes one instead of several, or none."""
+    return list(setting) if isinstance(setting, list) else [setting] if setting else []
 
 
 def _user_error(error: BaseException | None) -> UserError | None:
@@ -324,6 +335,7 @@ def _quiet_lightning() -> None:
         ".*smaller than the logging interval.*",
         ".*Checkpoint directory .* exists and is not empty.*",  # so it is when a run goes on
         r".*isinstance\(treespec, LeafSpec\).*",
+        ".*recommended to use `self.log.*sync_dist=True`.*",  # what is logged is of all processes
     ):
         warnings.filterwarnings("ignore", pattern)
 

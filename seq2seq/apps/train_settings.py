@@ -52,6 +52,8 @@ def check_groups(settings: Namespace) -> None:
 def check_corpora(data: Namespace) -> None:
     """Raise ConfigError, with the name of the setting, for files that make no corpus."""
     for setting, corpus in _corpora(data):
+        if "/" in setting:
+            raise ConfigError(f"{setting}: the name of a corpus names files, so it has no slash.")
         try:
             CorpusFiles(**corpus)
         except ConfigError as error:
@@ -68,6 +70,11 @@ def check_trainer(settings: Namespace) -> None:
         raise ConfigError(
             f"trainer.limit_train_batches={limit:g} leaves a part of a step at the end of an "
             f"epoch, with trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
+        )
+    if accumulated > 1 and settings.max_time is not None:
+        raise ConfigError(
+            f"trainer.max_time={settings.max_time} ends in the midst of a step with "
+            f"trainer.accumulate_grad_batches={accumulated}; leave out one of the two."
         )
     every = settings.val_check_interval
     if isinstance(every, str | timedelta | dict):
@@ -93,6 +100,10 @@ def check_trainer(settings: Namespace) -> None:
             f"trainer.reload_dataloaders_every_n_epochs="
             f"{settings.reload_dataloaders_every_n_epochs} would make every epoch the first one; "
             f"leave it out, each epoch has an order of its own."
+        )
+    if settings.use_distributed_sampler:
+        raise ConfigError(
+            "trainer.use_distributed_sampler=True: batches are shared out without it; leave it out."
         )
     if settings.overfit_batches:
         raise ConfigError(

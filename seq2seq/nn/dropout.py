@@ -10,11 +10,12 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
     On a CPU torch draws one Bernoulli number an element; here eight elements share one 64-bit
     draw, a byte each. The rate is therefore rounded to n / 256. Torch compares bytes ten times
-    faster with bytes than with one number, and converts them six times faster than booleans.
+    faster with bytes than with one number, and converts them six times faster than booleans. A
+    network that is compiled draws as torch does, in the same kernel as what is around.
     """
     if rate == 0:
         return x
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, rate)
     dropped = min(round(rate * 256), 255)
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)

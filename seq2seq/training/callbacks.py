@@ -34,19 +34,24 @@ class Alone(Callback):
         self._file: TextIO | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if not trainer.is_global_zero:
-            return
+        taken = trainer.is_global_zero and not self._lock()
+        if trainer.strategy.broadcast(taken):  # all processes end
+            raise ConfigError(
+                f"run={self.run} is being trained by another process; wait for it, or choose "
+                f"another --run."
+            )
+
+    def _lock(self) -> bool:
+        """Whether the folder is ours from now on."""
         self.run.mkdir(parents=True, exist_ok=True)
         self._file = (self.run / ".lock").open("w")  # locked until it is closed
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
-            raise ConfigError(
-                f"run={self.run} is being trained by another process; wait for it, or choose "
-                f"another --run."
-            ) from None
+            return False
         except OSError:  # a file system without locks
             pass
+        return True
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         self._leave()
@@ -116,7 +121,9 @@ class BestModelFolder(Callback):
         steps: list[int],
         bleu: float | None,
     ) -> None:
-        """Put a model into the folder, with what is known of it."""
+        """Put a model into the folder, with what is known of it; not in a try of some batches."""
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
         known = self.record.provenance(trainer, module, kind, steps, bleu)
         save_model(replace(model, provenance=known), self.folder)
 
@@ -134,6 +141,8 @@ class LastValidation(Callback):
     ) -> None:
         if trainer.global_step == trainer.max_steps:
             trainer.should_stop = True  # Lightning validates before it stops
+            loop = trainer.fit_loop
+            loop.min_epochs = loop.epoch_loop.min_steps = None  # which would put the stop off
 
 
 class Patience(EarlyStopping):
@@ -190,6 +199,7 @@ class CleanStop(Callback):
         self._next_question = 0
         """The step from which on the other processes are asked again."""
         self._handlers: dict[int, Any] = {}
+        self._process = os.getpid()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -207,7 +217,8 @@ class CleanStop(Callback):
     ) -> None:
         if (batch_index + 1) % trainer.accumulate_grad_batches:
             return
-        self._validated = self._validation_is_due(trainer)
+        loop = trainer.fit_loop
+        self._validated = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)  # type: ignore[arg-type]
         if self._validated:
             return  # a checkpoint between a step and its validation would lose the validation
         if trainer.world_size > 1 and trainer.global_step < self._next_question:
@@ -242,6 +253,8 @@ class CleanStop(Callback):
         raise SystemExit(128 + (self.asked or signal.SIGTERM) if trainer.is_global_zero else 0)
 
     def _ask(self, number: int, frame: object) -> None:
+        if os.getpid() != self._process:
+            return  # a worker that makes batches: the training ends it
         if self.asked:
             raise KeyboardInterrupt
         self.asked = number
@@ -251,12 +264,6 @@ class CleanStop(Callback):
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers.clear()
-
-    @staticmethod
-    def _validation_is_due(trainer: pl.Trainer) -> bool:
-        done = trainer.fit_loop.epoch_loop.total_batch_idx + 1
-        stops = trainer.should_stop and trainer.fit_loop._can_stop_early
-        return stops or done % trainer.val_check_batch == 0  # type: ignore[operator]
 
 
 class ProgressBar(TQDMProgressBar):

@@ -19,7 +19,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.model_folder import CONFIG, SavedModel
 
 FOLDER = "checkpoints"
-LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.2f}"
+LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.4f}"
 """Names that ModelCheckpoint fills in."""
 UNFINISHED = ".{}.unfinished"
 

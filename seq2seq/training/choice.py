@@ -54,7 +54,7 @@ class ModelChoice(Callback):
         self.last, self.best, self.ema = last, best, ema
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if self.stored.best is None:
+        if self.stored.best is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         assert isinstance(module, TranslationModule)
         network = Transformer(module.network.config, attention=module.recipe.attention).eval()

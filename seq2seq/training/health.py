@@ -164,7 +164,14 @@ class Health(Callback):
             rank_zero_info(f"{head}: {symptom.says}")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"told": self.told, "validations": self.validations}
+        return {
+            "told": self.told,
+            "validations": self.validations,
+            "skipped": self._skipped,
+            "usual": list(self._usual),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.told, self.validations = state_dict["told"], state_dict["validations"]
+        self._skipped = state_dict.get("skipped", 0)  # older checkpoints have none
+        self._usual.extend(state_dict.get("usual", []))

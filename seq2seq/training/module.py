@@ -144,6 +144,10 @@ class TranslationModule(pl.LightningModule):
 
     def on_train_start(self) -> None:
         rank_zero_info(f"training {hardware_line(self.trainer, self.recipe)}")
+        # A share of an epoch is rounded up to whole steps: a checkpoint within one would lose it.
+        due, accumulated = self.trainer.val_check_batch, self.trainer.accumulate_grad_batches
+        if isinstance(due, int):
+            self.trainer.val_check_batch = due + -due % accumulated
         if self.device.type == "cuda":
             self._try_longest()
         self.throughput.restart()
@@ -175,7 +179,7 @@ class TranslationModule(pl.LightningModule):
         self.step_tokens = self.step_tokens + tokens
         self.throughput.count(parts)
         self.log("loss", total * self._loss_unit / tokens, prog_bar=True)
-        if self.trainer.world_size == 1:
+        if not isinstance(self.trainer.strategy.model, DistributedDataParallel):
             return total.requires_grad_()
         # The gradients of all processes are averaged when each parameter has got this zero.
         return total + torch.stack([0 * p.sum() for p in self.parameters()]).sum()
@@ -216,7 +220,7 @@ class TranslationModule(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         loop = self.trainer.fit_loop
-        if loop.max_epochs not in (None, -1):
+        if loop.max_epochs not in (None, -1, 0):
             # Counted as steps: of a run that stops in the last step of an epoch, and goes on,
             # Lightning counts that epoch once more.
             loop.epoch_loop.max_steps = int(self.trainer.estimated_stepping_batches)
@@ -250,7 +254,9 @@ class TranslationModule(pl.LightningModule):
         if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
             scaler.unscale_(optimizer)
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        tokens = self.trainer.strategy.reduce(self.step_tokens, reduce_op="sum")
+        tokens = self.step_tokens
+        if self.trainer.world_size > 1:  # Lightning's own reduction waits for the device
+            torch.distributed.all_reduce(tokens)
         # Lightning has averaged over processes.
         scale = self._loss_unit * self.trainer.world_size / tokens
         norm = torch.nn.utils.get_total_norm(gradients) * scale
@@ -319,9 +325,8 @@ class TranslationModule(pl.LightningModule):
         self.validation_loss.reset()
         self.validation_bleu.reset()
         self.log_dict({"val_ppl": perplexity, "val_bleu": bleu}, prog_bar=True)
-        rank_zero_info(
-            f"step {self.global_step}: validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}"
-        )
+        where = f"step {self.global_step}: " if self.trainer.state.fn == "fit" else ""
+        rank_zero_info(f"{where}validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}")
 
     def on_validation_end(self) -> None:
         """After the callbacks, which write checkpoints: neither is training time."""

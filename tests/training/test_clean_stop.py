@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from small_runs import Run, settings
+from test_run import validated_after
 
 from seq2seq.training.callbacks import CleanStop
 from seq2seq.training.checkpoints import step_of
@@ -31,6 +32,30 @@ def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
     assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == 3
 
 
+@pytest.mark.parametrize("asked", [5, 6, 7])
+def test_ctrl_c_loses_no_step_where_validations_go_by_epochs(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """Epochs of five steps, of which every second one is validated after each two."""
+    step = TranslationModule.training_step
+
+    def asking(self: TranslationModule, *arguments: Any) -> Any:
+        if self.global_step + 1 == asked:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(TranslationModule, "training_step", asking)
+    chosen = settings(
+        trainer__limit_train_batches=5,
+        trainer__check_val_every_n_epoch=2,
+        trainer__val_check_interval=0.5,
+    )
+    with pytest.raises(SystemExit):
+        run("fit", *chosen)
+    assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == asked
+    assert validated_after() == [7][: asked == 7]
+
+
 @pytest.mark.parametrize(
     ("validated", "logged", "stops"),
     [(1000, 50, 51), (50, 50, 50), (25, 50, 25), (1, 50, 2), (7, 1, 2), (1000, 2000, 1000)],
@@ -45,12 +70,15 @@ def test_several_processes_ask_each_other_after_every_logging_interval_and_valid
         is_global_zero=True,
         accumulate_grad_batches=1,
         log_every_n_steps=logged,
-        val_check_batch=validated,
-        should_stop=False,
         global_step=0,
-        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=-1)),
         strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
         save_checkpoint=saved.append,
+    )
+    trainer.fit_loop = SimpleNamespace(
+        _data_fetcher=None,
+        epoch_loop=SimpleNamespace(
+            _should_check_val_fx=lambda fetcher: trainer.global_step % validated == 0
+        ),
     )
     module: Any = None
 
@@ -59,7 +87,6 @@ def test_several_processes_ask_each_other_after_every_logging_interval_and_valid
             stop.on_train_batch_start(trainer, module, None, number)
             stop.asked = signal.SIGTERM if number == 1 else stop.asked
             trainer.global_step += 1
-            trainer.fit_loop.epoch_loop.total_batch_idx += 1
             stop.on_train_batch_end(trainer, module, None, None, number)
 
     with pytest.raises(SystemExit) as stopped:

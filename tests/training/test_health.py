@@ -96,6 +96,18 @@ def test_a_run_whose_steps_are_all_skipped_stops_and_keeps_its_checkpoints(
     assert run("fit", *settings(trainer__max_steps=21), "--ckpt_path", "last") == 0
 
 
+def test_skipped_steps_are_counted_over_all_sessions_of_a_run(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    for since, steps in ((3, 8), (10, 18)):
+        log.clear()
+        fault = planted("WildGradients", since=since, until=since + 5)
+        chosen = with_faults(fault, trainer__max_steps=steps)
+        assert run("fit", *chosen, *["--ckpt_path", "last"][: 2 * (since > 3)]) == 0
+        told = [line for line in warnings(log.text) if "skipped" in line]
+    assert "9 steps were skipped" in told[-1], "of ten; one comes after the last look"
+
+
 def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
 from seq2seq.training import throughput
-from seq2seq.training.checkpoints import AtomicCheckpointIO
+from seq2seq.training.checkpoints import AtomicCheckpointIO, step_of
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator
@@ -513,10 +513,11 @@ def test_a_step_in_micro_batches_is_that_of_one_batch(corpus: Path, run: Run) ->
 
 @pytest.mark.slow
 def test_a_compiled_network_learns_the_same_from_one_graph_for_all_shapes(corpus: Path) -> None:
-    same = {"training__dropout__residual": 0, "trainer__precision": "32-true"}
+    """The third one also draws dropout in that graph."""
+    same = {"trainer__precision": "32-true", "model__bias": "false"}
     weights = []
-    for compiled in ("false", "true"):
-        changes = {"run": compiled, "training__compile": compiled, "model__bias": "false"}
+    for name, compiled, rate in (("a", "false", 0), ("b", "true", 0), ("c", "true", 0.1)):
+        changes = {"run": name, "training__compile": compiled, "training__dropout__residual": rate}
         command = [sys.executable, "-m", "seq2seq", "fit", *map(str, settings(**same, **changes))]
         environment = {**os.environ, "TORCH_LOGS": "recompiles,graph_breaks"}
         said = subprocess.run(
@@ -525,7 +526,7 @@ def test_a_compiled_network_learns_the_same_from_one_graph_for_all_shapes(corpus
         assert ("compiled" in said.stderr) == (compiled == "true")
         assert said.stderr.count("Recompiling") == (compiled == "true"), "once, to validate"
         assert "Graph break" not in said.stderr
-        checkpoint = torch.load(f"{compiled}/checkpoints/step=8.ckpt", weights_only=True)
+        checkpoint = torch.load(f"{name}/checkpoints/step=8.ckpt", weights_only=True)
         weights.append(checkpoint["state_dict"])
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-3, atol=1e-4)
 
@@ -615,6 +616,17 @@ def test_a_full_disk_is_one_line(
             r"limit_train_batches=0\.5 .*accumulate_grad_batches=2",
         ),
         ({"run": "train.src/x"}, r"train\.src"),
+        (
+            {"trainer__max_time": "00:00:01:00", "trainer__accumulate_grad_batches": 2},
+            r"trainer\.max_time=.* trainer\.accumulate_grad_batches=2",
+        ),
+        (
+            {"trainer__check_val_every_n_epoch": 1, "trainer__val_check_interval": 300},
+            r"val_check_interval=300 counts steps; .*n_epoch=1 it is a share",
+        ),
+        ({"trainer__use_distributed_sampler": "true"}, r"use_distributed_sampler=True"),
+        ({"trainer__devices": "5,6"}, r"devices"),
+        ({"data__test": "{a/b: {src: test.src, tgt: test.tgt}}"}, r"data\.test\.a/b: .* slash"),
     ],
     ids=str,
 )
@@ -667,6 +679,59 @@ def test_the_rate_counts_no_time_in_which_a_checkpoint_is_written(
     ]
     assert len(rates) == 4, "one for each interval of two steps"
     assert min(rates) > 0.5 * max(rates)
+
+
+def validated_after(run: str = "run") -> list[int]:
+    """So many steps; the log counts them from 0."""
+    return [int(row["step"]) + 1 for row in metrics(Path(run)) if row.get("val_bleu")]
+
+
+@pytest.mark.parametrize("bounds", [{"trainer__min_epochs": 5}, {"trainer__min_steps": 20}])
+def test_the_last_step_is_validated_and_kept_whatever_was_to_be_reached(
+    corpus: Path, run: Run, bounds: dict[str, object]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=6, **bounds)) == 0
+    assert max(step_of(path) for path in Path("run/checkpoints").glob("step=*.ckpt")) == 6
+    assert validated_after() == [4, 6]
+
+
+def test_a_try_of_one_batch_leaves_the_run_folder_free(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(trainer__fast_dev_run="true")) == 0
+    assert not Path("run/model").exists()
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+
+
+def test_no_epoch_is_no_step(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(trainer__max_steps=-1, trainer__max_epochs=0)) == 0
+    assert not list(Path("run").glob("checkpoints/*"))
+
+
+@pytest.mark.slow
+def test_one_device_learns_the_same_with_a_strategy_for_several(corpus: Path) -> None:
+    weights = []
+    for strategy in ("auto", "ddp"):
+        chosen = settings(run=strategy, trainer__strategy=strategy, trainer__devices=1)
+        command = [sys.executable, "-m", "seq2seq", "fit", *map(str, chosen)]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        checkpoint = torch.load(f"{strategy}/checkpoints/step=8.ckpt", weights_only=True)
+        weights.append(checkpoint["state_dict"])
+    torch.testing.assert_close(weights[1], weights[0], rtol=0, atol=0)
+
+
+def test_validation_is_after_whole_steps_where_it_is_told_as_a_share(
+    corpus: Path, run: Run
+) -> None:
+    """A third of an epoch of 12 batches, four of which are a step, is a step; a fifth is, too."""
+    epochs = {"trainer__limit_train_batches": 12, "trainer__check_val_every_n_epoch": 1}
+    chosen = settings(
+        **epochs,
+        data__batch_tokens=256,
+        trainer__accumulate_grad_batches=4,
+        trainer__val_check_interval=0.2,
+        trainer__max_steps=3,
+    )
+    assert run("fit", *chosen) == 0
+    assert validated_after() == [1, 2, 3]
 
 
 def test_some_batches_are_tested_and_predicted_on_their_own_lines(
