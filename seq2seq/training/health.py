@@ -114,6 +114,14 @@ class Health(Callback):
             f"16-mixed take bf16-mixed or 32-true; {INSPECT}."
         )
 
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """What is not finite is not kept."""
+        assert isinstance(module, TranslationModule)
+        self._look_at_gradients(trainer, module)
+        self._stop_if_hopeless(trainer, module)
+
     # -- validation
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -20,6 +20,7 @@ from test_run import metrics
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.model_folder import load_model
 from seq2seq.nn.transformer import Transformer
+from seq2seq.training.checkpoints import step_of
 from seq2seq.training.optimizer import optimizer_of
 from seq2seq.training.recipe import Recipe
 from seq2seq.translator import Translator
@@ -115,6 +116,16 @@ def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
     assert "stopped at step 6: the weights are not finite any more" in capsys.readouterr().err
     assert {path.name for path in (corpus / "run/checkpoints").glob("step=*")} == {"step=4.ckpt"}
     assert all(value.isfinite().all() for value in load_model("run").network.parameters())
+
+
+def test_broken_weights_are_in_no_checkpoint_of_a_run_without_validation(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = {"trainer__limit_val_batches": 0, "trainer__val_check_interval": 1}
+    chosen = with_faults(planted("BrokenWeights", step=5), trainer__log_every_n_steps=50, **blind)
+    assert run("fit", *chosen) == 2
+    assert "stopped at step 5: the weights are not finite any more" in capsys.readouterr().err
+    assert max(map(step_of, Path("run/checkpoints").glob("step=*"))) == 4
 
 
 def test_one_wild_gradient_is_told_with_what_is_usual(
