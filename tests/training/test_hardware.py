@@ -1,0 +1,35 @@
+"""What is chosen for the hardware."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from seq2seq.training import hardware
+from seq2seq.training.hardware import precision_for, product_time
+
+
+@pytest.fixture
+def threads() -> Iterator[int]:
+    """More than one, until the test ends."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield 2
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("bf16", "fp32", "chosen"),
+    [(1.0, 3.0, "bf16-mixed"), (2.0, 1.0, "32-true"), (1.0, 1.1, "32-true")],
+)
+def test_a_cpu_trains_in_the_type_whose_products_are_faster(
+    monkeypatch: pytest.MonkeyPatch, bf16: float, fp32: float, chosen: str
+) -> None:
+    times = {torch.bfloat16: bf16, torch.float32: fp32}
+    monkeypatch.setattr(hardware, "product_time", times.__getitem__)
+    assert precision_for("cpu") == chosen
+
+
+def test_a_product_is_timed_and_the_threads_are_as_before(threads: int) -> None:
+    assert 0 < product_time(torch.float32) < 10
+    assert torch.get_num_threads() == threads
