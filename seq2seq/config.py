@@ -198,7 +198,8 @@ class Sampling:
     """
 
     temperature: float = 1.0
-    """Log-probabilities are divided by it: 1 follows the model, towards 0 it is greedy search."""
+    """Log-probabilities are divided by it: 1 follows the model, towards 0 it is greedy search; with
+    1000, the most, all tokens are as likely."""
     top_k: int | None = None
     """Only the k likeliest tokens may be drawn (Fan et al. 2018); null for all."""
     top_p: float = 1.0
@@ -209,7 +210,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_kinds("search.sampling", self)
-        within("search.sampling.temperature", self.temperature, math.inf)
+        within("search.sampling.temperature", self.temperature, 1000)
         within("search.sampling.top_p", self.top_p, 1)
         if self.top_k is not None:
             at_least("search.sampling.top_k", self.top_k, 1)
@@ -223,12 +224,12 @@ class Diversity:
     """Groups of equal width; 1 is plain beam search."""
     strength: float = 0.5
     """What a token costs, in log-probability, for each translation of an earlier group that has it
-    in the same place; scores do not count it."""
+    in the same place, at most 100; scores do not count it."""
 
     def __post_init__(self) -> None:
         check_kinds("search.diversity", self)
         at_least("search.diversity.groups", self.groups, 1)
-        at_least("search.diversity.strength", self.strength, 0)
+        at_least("search.diversity.strength", self.strength, 0, 100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +244,7 @@ class SearchConfig:
     """What divides a hypothesis's log-probability: length ** alpha, or ((5 + length) / 6) ** alpha
     (Wu et al. 2016, eq. 14)."""
     alpha: float = 1.0
-    """Exponent of the length penalty; 0 switches it off."""
+    """Exponent of the length penalty, at most 10; 0 switches it off."""
     coverage_penalty: float = 0.0
     """Weight beta of how much of the source was looked at (Wu et al. 2016, eq. 14), which joins the
     scores of finished hypotheses; 0.1 or 0.2 with length_penalty=gnmt, 0 switches it off."""
@@ -269,13 +270,13 @@ class SearchConfig:
         check_kinds("search", self)
         at_least("search.beam", self.beam, 1)
         at_least("search.n_best", self.n_best, 1)
-        at_least("search.alpha", self.alpha, 0)
-        at_least("search.coverage_penalty", self.coverage_penalty, 0)
+        at_least("search.alpha", self.alpha, 0, 10)
+        at_least("search.coverage_penalty", self.coverage_penalty, 0, 100)
         at_least("search.min_target_length", self.min_target_length, 0)
         at_least("search.max_length_ratio", self.max_length_ratio, 0)
         at_least("search.max_length_offset", self.max_length_offset, 1)
         at_least("search.no_repeat_ngram", self.no_repeat_ngram, 0)
-        at_least("search.repetition_penalty", self.repetition_penalty, 1)
+        at_least("search.repetition_penalty", self.repetition_penalty, 1, 100)
         if self.max_target_length is not None:
             at_least("search.max_target_length", self.max_target_length, 1)
             if self.min_target_length > self.max_target_length:
@@ -339,16 +340,18 @@ def one_of(setting: str, value: object, choices: Collection[object]) -> None:
         raise ConfigError(f"{setting}={value} is unknown; choose one of {listed}.")
 
 
-def at_least(setting: str, value: float, least: float) -> None:
-    """Raise ConfigError unless `value` is a finite number of at least `least`."""
+def at_least(setting: str, value: float, least: float, most: float = math.inf) -> None:
+    """Raise ConfigError unless `value` is a finite number of at least `least`, up to `most`."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value < math.inf:
-        raise ConfigError(f"{setting}={value} is out of range; use a number of at least {least}.")
+    if not number or not least <= value <= most or value == math.inf:
+        upper = "" if most == math.inf else f", up to {most}"
+        raise ConfigError(
+            f"{setting}={value} is out of range; use a number of at least {least}{upper}."
+        )
 
 
 def within(setting: str, value: float, most: float) -> None:
-    """Raise ConfigError unless `value` is a finite number above 0, up to `most`."""
+    """Raise ConfigError unless `value` is a number above 0, up to `most`."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= most or value == math.inf:
-        upper = "" if most == math.inf else f", up to {most}"
-        raise ConfigError(f"{setting}={value} is out of range; use a number above 0{upper}.")
+    if not number or not 0 < value <= most:
+        raise ConfigError(f"{setting}={value} is out of range; use a number above 0, up to {most}.")

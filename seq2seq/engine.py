@@ -4,7 +4,7 @@ The native one, over our own network, is here; engines of other libraries are ob
 hands to a Translator.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -112,6 +112,12 @@ def check_length(
             f"{what} has {len(ids) + 1} subwords, the end token counted, but {bound} {longest}; "
             f"shorten or split it."
         )
+
+
+def check_list(name: str, texts: Iterable[object]) -> None:
+    """Raise SentenceError for a single str, whose letters would be taken for texts."""
+    if isinstance(texts, str):
+        raise SentenceError(f"{name}={texts!r} is one str; give a list of {name}.")
 
 
 def search(

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 
@@ -22,6 +22,8 @@ from seq2seq.decoding.search import Hypothesis
 from seq2seq.errors import SentenceError
 from seq2seq.memory import attempt
 
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 BatchSearch = Callable[[Sequence[Request]], list[list[Hypothesis]]]
 
 WINDOW_BATCHES = 16
@@ -108,7 +110,7 @@ class Pipeline:
         waiting: deque[Line] = deque()
         running: deque[Future[None]] = deque()
         errors: list[Exception] = []
-        search = _with_autocast_of_caller(self.search)
+        search = with_autocast_of_caller(self.search)
         try:
             for window in windows(_until_error(lines, errors), WINDOW_BATCHES * self.batch_tokens):
                 waiting.extend(window)
@@ -207,15 +209,15 @@ def _does_not_fit(piece: Piece) -> SentenceError:
     )
 
 
-def _with_autocast_of_caller(search: BatchSearch) -> BatchSearch:
-    """Autocast is each thread's own: the caller's goes along into those that search."""
+def with_autocast_of_caller(work: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    """Autocast is each thread's own: the caller's goes along into those that work."""
     kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     precisions = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds]
 
-    def searching(batch: Sequence[Request]) -> list[list[Hypothesis]]:
+    def working(*args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
         with ExitStack() as stack:
             for kind, dtype in precisions:
                 stack.enter_context(torch.autocast(kind, dtype))
-            return search(batch)
+            return work(*args, **kwargs)
 
-    return searching
+    return working

@@ -6,20 +6,25 @@ subwords of the search that are looked at.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
 
 from seq2seq.config import EOS_ID
-from seq2seq.data.batch import batches
+from seq2seq.data.batch import Ids, batches
 from seq2seq.decoding.alignment import Links, align
-from seq2seq.engine import Engine, asked, check_length
+from seq2seq.engine import Engine, asked, check_length, check_list
 from seq2seq.errors import SentenceError
+from seq2seq.memory import attempt
+from seq2seq.pipeline import with_autocast_of_caller
+from seq2seq.text.normalize import shortened
 from seq2seq.text.subwords import Subwords
 from seq2seq.translation import BLANK, Translation
 
-Ids = Sequence[int]
+Look = Callable[[Sequence[Ids], Sequence[Ids]], list[Tensor]]
 
 
 class TokenScores(NamedTuple):
@@ -50,12 +55,21 @@ class AttentionMap(NamedTuple):
 
 
 class SecondLook:
-    """Asks an engine about sentences and their translations, line by line, blank ones too."""
+    """Asks an engine about sentences and their translations, line by line, blank ones too.
+
+    It asks where searches do, in the threads of the pool: Ctrl-C, which stops the caller, must not
+    come between a question and its answer.
+    """
 
     def __init__(
-        self, engine: Engine, src_subwords: Subwords, tgt_subwords: Subwords, batch_tokens: int
+        self,
+        engine: Engine,
+        pool: Executor,
+        src_subwords: Subwords,
+        tgt_subwords: Subwords,
+        batch_tokens: int,
     ) -> None:
-        self.engine, self.batch_tokens = engine, batch_tokens
+        self.engine, self.pool, self.batch_tokens = engine, pool, batch_tokens
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
 
     def score(
@@ -107,6 +121,8 @@ class SecondLook:
     def _encoded(
         self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
     ) -> tuple[list[list[int]], list[Ids]]:
+        check_list("sentences", sentences)
+        check_list("translations", translations)
         if len(sentences) != len(translations):
             raise SentenceError(
                 f"sentences: {len(sentences)}, but translations: {len(translations)}; translation "
@@ -127,8 +143,27 @@ class SecondLook:
         self, question: str, src: Sequence[Ids], tgt: Sequence[Ids]
     ) -> Iterator[tuple[int, Tensor]]:
         """The index of each pair and what was seen, as soon as it is: attention maps are large."""
-        look = asked(self.engine, question)
+        look = with_autocast_of_caller(asked(self.engine, question))
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(src, tgt, strict=True)]
         for batch in batches(lengths, self.batch_tokens):
-            seen = look([src[i] for i in batch], [tgt[i] for i in batch])
+            yield from self._seen(look, batch, src, tgt)
+
+    def _seen(
+        self, look: Look, batch: Sequence[int], src: Sequence[Ids], tgt: Sequence[Ids]
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The same of one batch, in halves if memory does not suffice for the whole."""
+        whole = partial(look, [src[i] for i in batch], [tgt[i] for i in batch])
+        seen = self.pool.submit(attempt, whole).result()
+        if seen is not None:
             yield from zip(batch, seen, strict=True)
+        elif len(batch) > 1:
+            middle = (len(batch) + 1) // 2
+            for part in (batch[:middle], batch[middle:]):
+                yield from self._seen(look, part, src, tgt)
+        else:
+            (alone,) = batch
+            raise SentenceError(
+                f"{shortened(self.src_subwords.decode(src[alone]))!r}: its {len(src[alone]) + 1} "
+                f"subwords and the {len(tgt[alone]) + 1} of its translation alone do not fit into "
+                f"memory; shorten or split it."
+            )

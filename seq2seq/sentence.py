@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+TooLong = Literal["split", "error"]
+"""What becomes of a sentence that is longer than a translator takes."""
 
 
 @dataclass(frozen=True)
@@ -12,7 +16,8 @@ class Sentence:
     prefix: str = ""
     """The translation begins with these words; its last one may be the beginning of a word."""
     terms: Sequence[str] = ()
-    """The translation holds each of these exactly as often as it is listed."""
+    """The translation holds each of these exactly as often as it is listed, those inside of other
+    terms added: "sea" and "sea horse" make "sea" stand there twice."""
     origins: Sequence[int | None] = ()
     """For each of the terms, where in the cleaned text what it translates begins, by character: it
     is asked for there if the sentence is split. None, or none at all, where nobody knows."""

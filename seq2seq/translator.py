@@ -4,11 +4,10 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 import torch
 
@@ -16,13 +15,13 @@ from seq2seq.config import UNK_ID, AttentionForm, SearchConfig, at_least, one_of
 from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
-from seq2seq.engine import Engine, NativeEngine, check_length
+from seq2seq.engine import Engine, NativeEngine, check_length, check_list
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
 from seq2seq.nn.packed import pack
 from seq2seq.pipeline import Line, Pipeline, searchers
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
-from seq2seq.sentence import Sentence
+from seq2seq.sentence import Sentence, TooLong
 from seq2seq.text.normalize import clean
 from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
@@ -34,8 +33,6 @@ from seq2seq.workers import WorkersEngine
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
-
-TooLong = Literal["split", "error"]
 
 
 class Translator:
@@ -58,7 +55,7 @@ class Translator:
     ) -> None:
         """`max_length`: most source subwords of a sentence, the end token counted; never more than
         the engine takes. A longer one is split, each piece translated alone, or an error."""
-        one_of("too_long", too_long, ("split", "error"))
+        one_of("too_long", too_long, get_args(TooLong))
         at_least("batch_tokens", batch_tokens, 1)
         if max_length is not None:
             at_least("max_length", max_length, 2)
@@ -115,14 +112,14 @@ class Translator:
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
     ) -> list[str]:
-        """The best translation of each sentence; one str as `sentences` is a SentenceError."""
-        best = self.with_config(replace(self.config, n_best=1)).n_best(sentences, progress)
-        return [translations[0].text for translations in best]
+        """The first of the `n_best`; one str as `sentences` is a SentenceError."""
+        return [translations[0].text for translations in self.n_best(sentences, progress)]
 
     def n_best(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
     ) -> list[list[Translation]]:
-        """`config.n_best` translations of each sentence or, if the search found fewer, those.
+        """`config.n_best` translations of each sentence, best first, or, if the search found fewer,
+        those.
 
         `progress` is called with the number of sentences that have just been finished.
         """
@@ -141,7 +138,7 @@ class Translator:
         `first` is the number of the first one in errors. An error of one sentence, or of
         `sentences` itself, comes after the translations of all before it.
         """
-        _check_list("sentences", sentences)
+        check_list("sentences", sentences)
         lines = (self._line(each, number) for number, each in enumerate(sentences, start=first))
         for line in self._pipeline().run(lines):
             yield self._translations(line)
@@ -150,26 +147,20 @@ class Translator:
         self, sentences: Sequence[str], translations: Sequence[str | Translation] | None = None
     ) -> list[AttentionMap]:
         """Where the model looks while it says these translations, or else its own best ones."""
-        _check_list("sentences", sentences)
         if translations is None:
             translations = [found[0] for found in self.n_best(sentences)]
-        _check_list("translations", translations)
         return self._second_look.attention(sentences, translations)
 
     def score(
         self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
     ) -> list[TokenScores]:
         """How likely these translations are; `first` is the number of the first line in errors."""
-        _check_list("sentences", sentences)
-        _check_list("translations", translations)
         return self._second_look.score(sentences, translations, first)
 
     def align(
         self, sentences: Sequence[str], translations: Sequence[str | Translation]
     ) -> list[Links]:
         """Which words of these translations stand for which words of the sentences."""
-        _check_list("sentences", sentences)
-        _check_list("translations", translations)
         return self._second_look.align(sentences, translations)
 
     def with_config(self, config: SearchConfig) -> "Translator":
@@ -185,13 +176,16 @@ class Translator:
 
     @property
     def _second_look(self) -> SecondLook:
-        return SecondLook(self.engine, self.src_subwords, self.tgt_subwords, self.batch_tokens)
+        return SecondLook(
+            self.engine, self._pool, self.src_subwords, self.tgt_subwords, self.batch_tokens
+        )
 
     def _line(self, sentence: str | Sentence, number: int) -> Line:
         if not isinstance(sentence, str | Sentence):
             kind = type(sentence).__name__
             raise SentenceError(f"sentence {number} is of type {kind}; give a str or a Sentence.")
         whole = Sentence(sentence) if isinstance(sentence, str) else sentence
+        check_list("terms", whole.terms)
         place = number - 1 if whole.number is None else whole.number
         request = self._request(whole, place)
         check_length(request.prefix, f"prefix {number}", self.engine.max_length)
@@ -204,7 +198,8 @@ class Translator:
             pieces = self._pieces(whole, place)
             if all(self._fits(piece.src) for piece in pieces):
                 return Line(number, pieces)
-        check_length(request.src, f"sentence {number}", self.engine.max_length)
+        if self.max_length == self.engine.max_length:
+            check_length(request.src, f"sentence {number}", self.max_length)
         check_length(request.src, f"sentence {number}", self.max_length, "max_length is")
         return Line(number, [request] if request.src else [])
 
@@ -226,12 +221,14 @@ class Translator:
         return Request(src, prefix, constraint, (line, piece))
 
     def _translations(self, line: Line) -> list[Translation]:
-        """One piece after the other: the best of each, the second best of each ..."""
+        """Of pieces the best of each make a translation, the second best of each ...; best first:
+        the penalty of the whole may prefer another rank than those of the pieces."""
         if not line.pieces:
             return [BLANK]
         found = [line.found[place] or [NOTHING] for place in range(len(line.pieces))]
         ranks = range(max(map(len, found)))
-        return [self._joined([each[min(rank, len(each) - 1)] for each in found]) for rank in ranks]
+        whole = [self._joined([each[min(rank, len(each) - 1)] for each in found]) for rank in ranks]
+        return sorted(whole, key=lambda each: each.score, reverse=True)
 
     def _joined(self, hypotheses: Sequence[Hypothesis]) -> Translation:
         text = join([self.tgt_subwords.decode(each.tokens) for each in hypotheses])
@@ -246,12 +243,6 @@ class Translator:
 
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
-
-
-def _check_list(name: str, texts: Iterable[object]) -> None:
-    """Raise SentenceError for a single str, whose letters would be taken for sentences."""
-    if isinstance(texts, str):
-        raise SentenceError(f"{name}={texts!r} is one str; give a list of {name}.")
 
 
 def load_engine(

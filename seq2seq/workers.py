@@ -49,12 +49,10 @@ class WorkersEngine:
         return found
 
     def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
-        found: list[Tensor] = self._ask("log_probs", src, tgt)
-        return found
+        return list(map(torch.from_numpy, self._ask("log_probs", src, tgt)))
 
     def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
-        found: list[Tensor] = self._ask("cross_attention", src, tgt)
-        return found
+        return list(map(torch.from_numpy, self._ask("cross_attention", src, tgt)))
 
     def _ask(self, question: str, *arguments: object) -> Any:
         worker = self._free.get()
@@ -82,14 +80,14 @@ class _Worker:
         theirs.close()  # so that the death of the process is the end of the connection
 
     def ask(self, question: str, *arguments: object) -> Any:
-        with suppress(BrokenPipeError):
+        with suppress(OSError):  # it is dead, as the answer will say
             self.connection.send((question, *arguments))
         return self.receive()
 
     def receive(self) -> Any:
         try:
             answer = self.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # the latter with the answer on its way
             self.process.join(10)
             raise ConfigError(
                 f"a worker process has died (exit code {self.process.exitcode}), perhaps because "
@@ -114,7 +112,11 @@ def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> 
         while True:
             question, *arguments = connection.recv()
             try:
-                connection.send(asked(engine, question)(*arguments))
+                answer = asked(engine, question)(*arguments)
+                # A tensor would go through shared memory, of which containers have little.
+                connection.send(
+                    [each.numpy() if isinstance(each, Tensor) else each for each in answer]
+                )
             except Exception as error:
                 error.add_note("".join(format_exception(error)))
                 connection.send(error)

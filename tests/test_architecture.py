@@ -45,7 +45,7 @@ FLOORS = {
     "pipeline":     f"{BASE} data decoding memory",
     "workers":      f"{BASE} data decoding engine allocator",
     "translation":  "",
-    "second_look":  f"{BASE} text data decoding engine translation",
+    "second_look":  f"{BASE} text data decoding engine translation pipeline memory",
     "translator":   f"{BASE} text nn data decoding model_folder engine sentence translation "
                     "second_look pipeline workers",
     "verification": "sentence translation translator",

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from test_translator import (
     searching,
     subwords,
 )
+from torch import Tensor
 
 from seq2seq import engine
 from seq2seq.config import EOS_ID, UNK_ID
+from seq2seq.data.batch import Ids
 from seq2seq.decoding.alignment import align
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
@@ -136,6 +139,55 @@ def test_too_long_a_line_is_named_by_its_number_in_the_whole() -> None:
         learned.score([long, "kare"], ["kare", long], first=11)
     with pytest.raises(SentenceError, match=r"^translation 1 has"):
         learned.align(["kare"], [long])
+
+
+class Tight(NativeEngine):
+    """Has memory for so many tokens of a batch, on its longer side."""
+
+    memory = 24
+
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        self.take(src, tgt)
+        return super().cross_attention(src, tgt)
+
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        self.take(src, tgt)
+        return super().log_probs(src, tgt)
+
+    def take(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> None:
+        if len(src) * max(len(ids) + 1 for ids in [*src, *tgt]) > self.memory:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_a_batch_beyond_the_memory_is_halved_and_a_pair_that_does_not_fit_is_shown() -> None:
+    translator = random_translator()
+    tight = Translator(Tight(random_network()), subwords(), subwords(), searching(3))
+    sentences, said = TEXTS[:9], TEXTS[20:29]
+    for mine, other in zip(*(t.score(sentences, said) for t in (tight, translator)), strict=True):
+        assert mine.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+    assert tight.align(sentences, said) == translator.align(sentences, said)
+    long = " ".join(["karela"] * Tight.memory)
+    counts = [len(subwords().encode(text)) + 1 for text in (long, "mino")]
+    said_of_it = "^'karela .*…': its {} subwords and the {} of its translation".format(*counts)
+    for ask in (tight.score, tight.align, tight.attention):
+        with pytest.raises(SentenceError, match=said_of_it):
+            ask(["kare", long], ["kare", "mino"])
+
+
+@pytest.mark.parametrize("parallel", [0, 1])
+def test_a_second_look_is_taken_in_the_precision_of_the_caller(
+    parallel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NativeEngine, "parallel", parallel)
+    translator = random_translator()
+    (plain,) = translator.score(["kare tosu"], ["mino"])
+    with torch.autocast("cpu", torch.bfloat16):
+        (half,) = translator.score(["kare tosu"], ["mino"])
+        (there,) = translator.engine.log_probs(  # type: ignore[attr-defined]
+            [subwords().encode("kare tosu")], [subwords().encode("mino")]
+        )
+    assert half.log_probs == there.tolist()
+    assert half.log_probs != plain.log_probs
 
 
 def test_as_many_translations_as_sentences_are_looked_at() -> None:

@@ -3,6 +3,7 @@
 import argparse
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from seq2seq.config import SearchConfig, SubwordConfig
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NativeEngine
+from seq2seq.interop.extras import TARGETS
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
@@ -88,6 +90,15 @@ def test_the_terms_of_a_split_line_are_asked_for_where_their_sources_stand(
     assert asked == list(zip(pieces, wanted, strict=True))
 
 
+def test_a_term_that_a_line_names_and_a_flag_finds_is_held_as_often_as_the_more_of_them() -> None:
+    requirements = Requirements(Glossary({"tosu": "Haus", "kare": "Tor"}), ("tag",))
+    own = Sentence(f"tosu {TAG} tosu kare", terms=[f" {TAG}", "mino", "Tor", "Tor", "Haus"])
+    found = requirements.of_line(Line(own, {})).sentence
+    assert Counter(found.terms) == {"Haus": 2, TAG: 1, "Tor": 2, "mino": 1}
+    places = dict(zip(found.origins, found.terms, strict=False))
+    assert places == {0: "Haus", 5: TAG, 9: "Haus", 14: "Tor"}
+
+
 def translated(
     folder: Path, capsys: pytest.CaptureFixture[str], *flags: str, status: int = 0
 ) -> tuple[list[str], str]:
@@ -154,6 +165,26 @@ def test_a_glossary_that_cannot_be_used_is_one_line(
     found, error = translated(folder, capsys, *(f.format(folder) for f in flags), status=2)
     assert found == []
     assert re.search(said, error)
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--sample"], "leave out --sample"),
+        (["--diversity-groups", "5"], "leave out --diversity-groups 5"),
+        *((["--engine", name], f"--engine {name} holds") for name in TARGETS if name != "onnx"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("terms", [["--protect"], ["--glossary", "g"], ["--protect", "url"]])
+def test_a_search_without_terms_is_refused_before_anything_is_loaded(
+    terms: list[str], flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["translate", "no-model", "no-input", *terms, *flags]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {terms[0]}: ")
+    assert said in error
     assert error.count("\n") == 1
 
 

@@ -2,20 +2,29 @@
 
 import os
 import signal
+import time
 from collections.abc import Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 import pytest
 import torch
+from test_translator import subwords
+from torch import Tensor
 
 from seq2seq.config import SearchConfig
+from seq2seq.data.batch import Ids
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import Engine
 from seq2seq.errors import ConfigError
 from seq2seq.pipeline import Line, Pipeline, searchers
-from seq2seq.workers import WORTH_WORKERS, WorkersEngine, default_workers
+from seq2seq.translator import Translator
+from seq2seq.workers import WORTH_WORKERS, WorkersEngine, _Worker, default_workers
 
 DIE, FAIL, RUN_OUT, WHO = 4, 5, 6, 7
+PATIENCE = 60
+"""Seconds that an answer may take to come."""
 
 
 class Obedient:
@@ -34,6 +43,26 @@ class Obedient:
             if each.src[0] == WHO:
                 return [[Hypothesis([os.getpid(), torch.get_num_threads()], 0.0)]]
         return [[Hypothesis(list(each.src[::-1]), float(config.beam))] for each in batch]
+
+
+def nothing_shared(tensor: Tensor) -> Any:
+    raise OSError("No space left on /dev/shm")
+
+
+class Looking(Obedient):
+    """Says of each token how long the sentence is, and of a layer's one head how long both are.
+    Torch's shared memory is full there, and Ctrl-C comes while it looks at no translation."""
+
+    def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        ForkingPickler.register(Tensor, nothing_shared)
+        if not any(tgt):
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(0.5)
+        return [torch.full((len(t) + 1,), -len(s) / 2) for s, t in zip(src, tgt, strict=True)]
+
+    def cross_attention(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+        ForkingPickler.register(Tensor, nothing_shared)
+        return [torch.ones(1, 1, len(t) + 1, len(s) + 1) for s, t in zip(src, tgt, strict=True)]
 
 
 def nowhere() -> Engine:
@@ -84,6 +113,24 @@ def test_what_an_engine_cannot_be_asked_is_told(workers: WorkersEngine) -> None:
         workers.log_probs([[8]], [[8]])
 
 
+def test_what_workers_tell_of_translations_needs_no_shared_memory() -> None:
+    engine, src, tgt = WorkersEngine(Looking, 1), [[8, 9, 10], [11]], [[12], [13, 14]]
+    for ask in ("log_probs", "cross_attention"):
+        found, expected = (getattr(each, ask)(src, tgt) for each in (engine, Looking()))
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_after_ctrl_c_the_next_question_gets_its_own_answer(count: int) -> None:
+    translator = Translator(WorkersEngine(Looking, count), subwords(), subwords())
+    interrupted, (sentence,) = ["kare tosu mino"], ["mire"]
+    with pytest.raises(KeyboardInterrupt):
+        translator.score(interrupted, [""])
+    for _ in range(3):
+        (found,) = translator.score([sentence], ["tosu"])
+        assert set(found.log_probs) == {-len(subwords().encode(sentence)) / 2}
+
+
 def test_a_worker_that_cannot_begin_says_why() -> None:
     with pytest.raises(ConfigError, match="device=nowhere cannot be used"):
         WorkersEngine(nowhere, 1)
@@ -95,6 +142,24 @@ def test_a_worker_that_dies_is_an_error_and_never_a_hang(workers: WorkersEngine)
         run(workers, [[8, 9]] * 5 + [[DIE]] + [[8, 9]] * 50)
     with pytest.raises(ConfigError, match=said):
         run(workers, [[DIE]] * 20)  # both are dead now
+
+
+def test_a_worker_that_dies_while_it_answers_is_told_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = _Worker(Obedient, 1)
+    worker.receive()
+    receive = worker.connection.recv
+
+    def late() -> Any:
+        assert worker.connection.poll(PATIENCE)
+        time.sleep(0.5)  # the pipe is full now, and holds a part
+        worker.process.kill()
+        return receive()
+
+    monkeypatch.setattr(worker.connection, "recv", late)
+    with pytest.raises(ConfigError, match=r"a worker process has died \(exit code -9\)"):
+        worker.ask("search", [Request(range(8, 2_000_000))], SearchConfig())
 
 
 @pytest.mark.parametrize(

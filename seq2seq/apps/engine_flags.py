@@ -3,11 +3,12 @@
 import argparse
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.interop.extras import TARGETS
+from seq2seq.sentence import TooLong
 
 if TYPE_CHECKING:
     from seq2seq.translator import Translator
@@ -34,7 +35,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     )
     flag(
         "--too-long",
-        choices=("split", "error"),
+        choices=get_args(TooLong),
         default="split",
         help="what becomes of a longer line (default: split)",
     )

@@ -37,6 +37,11 @@ def with_candidates(config: SearchConfig, args: argparse.Namespace) -> SearchCon
     candidates = config.beam if args.candidates is None else args.candidates
     if config.n_best > candidates:
         raise ConfigError(f"--n-best {config.n_best} is more than the {candidates} candidates.")
+    if candidates > config.beam and config.sampling is None:
+        raise ConfigError(
+            f"--candidates {candidates} is more than --beam {config.beam}; a search returns at "
+            f"most as many as it keeps."
+        )
     return replace(config, n_best=candidates)
 
 

@@ -69,17 +69,21 @@ def opened(
 def made_with(
     args: argparse.Namespace, inputs: Mapping[str, str | None], free: Set[str]
 ) -> dict[str, str]:
-    """The settings that decide what is written, as --resume compares them: the model, the files
+    """The settings that decide what is written, as --resume compares them: the models, the files
     that are read, and all flags but the `free` ones."""
     from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
 
-    weights = Path(args.model) / EXPORTED
-    if not weights.is_file():
-        weights = find_model(args.model) / WEIGHTS
-    told = {"MODEL": str(weights.resolve()), "MODEL written at": str(weights.stat().st_mtime_ns)}
+    told, others = dict[str, str](), getattr(args, "ensemble", ())
+    for number, path in enumerate([args.model, *others]):
+        weights = Path(path) / EXPORTED
+        if not weights.is_file():
+            weights = find_model(path) / WEIGHTS
+        model = f"--ensemble {number}" if number else "MODEL"
+        told[model] = str(weights.resolve())
+        told[f"{model} written at"] = str(weights.stat().st_mtime_ns)
     for name, path in inputs.items():
         told[name.upper()] = "standard input" if path is None else str(Path(path).resolve())
-    flags = vars(args).keys() - {"model", "output", "resume"} - inputs.keys() - free
+    flags = vars(args).keys() - {"model", "ensemble", "output", "resume"} - inputs.keys() - free
     return told | {
         f"--{name.replace('_', '-')}": str(getattr(args, name)) for name in sorted(flags)
     }

@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
     sentence: Sentence
     fields: Fields
-    """What a JSON row hands on."""
+    """What a JSON row hands on, as JSON has it."""
 
 
 def read_text(line: str, where: str) -> Line:
@@ -46,6 +46,10 @@ def read_json(line: str, where: str) -> Line:
     "prefix" of the translation and a list of "terms" that it must hold; `where` begins the errors.
     """
     fields = json_object(line, where)
+    try:
+        fields = json_fields(fields)
+    except RecursionError as error:
+        raise CorpusError(f"{where} cannot be read: {error}.") from None
     text = text_in(fields, SENTENCE_FIELDS, where)
     prefix = text_in({"prefix": "", **fields}, ["prefix"], where)
     terms = fields.get("terms", [])
@@ -126,8 +130,7 @@ def write_json(number: int, line: Line, told: Sequence[Fields], n_best: int) -> 
     """The fields of the line and those of its translation; several are a list of objects in
     "translations"."""
     found = list(map(json_fields, told))
-    fields = json_fields(line.fields)
-    yield json_row({**fields, **(found[0] if n_best == 1 else {"translations": found})})
+    yield json_row({**line.fields, **(found[0] if n_best == 1 else {"translations": found})})
 
 
 def json_fields(fields: Fields) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from collections import Counter
 from dataclasses import replace
 
 from seq2seq.apps.rows import Line
 from seq2seq.data.lines import read_lines
+from seq2seq.errors import ConfigError
 from seq2seq.sentence import Sentence
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.normalize import clean
@@ -14,6 +16,8 @@ from seq2seq.text.terms import not_held
 
 DEFAULT_KINDS = ("url", "email", "tag")
 """Not numbers: languages write them differently."""
+ENGINES = ("native", "onnx")
+"""Those that search as we do, and hold terms."""
 
 
 def add_term_flags(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +38,21 @@ def add_term_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_term_flags(args: argparse.Namespace) -> None:
+    """ConfigError for a search that knows no terms."""
+    flags = {"--glossary": args.glossary, "--protect": args.protect}
+    given = " and ".join(flag for flag, value in flags.items() if value is not None)
+    if not given:
+        return
+    if args.sample or (args.groups or 1) > 1:
+        other = "--sample" if args.sample else f"--diversity-groups {args.groups}"
+        raise ConfigError(f"{given}: only plain beam search holds terms; leave out {other}.")
+    if args.engine not in ENGINES:
+        raise ConfigError(
+            f"{given}: --engine {args.engine} holds no terms; use --engine {' or '.join(ENGINES)}."
+        )
+
+
 class Requirements:
     """What each translation must hold, and in how many lines it was not to be had."""
 
@@ -48,12 +67,14 @@ class Requirements:
         return cls(glossary, () if kinds is None else tuple(kinds) or DEFAULT_KINDS)
 
     def of_line(self, line: Line) -> Line:
-        """The same line, whose translation must hold what it names itself, and these."""
+        """The same line, whose translation must hold what it names itself, and these: a term that
+        is both is one."""
         text = clean(line.sentence.text)
-        spans, own = find_spans(text, self.kinds), line.sentence.terms
+        spans = find_spans(text, self.kinds)
         found = [(span.start, span.text) for span in spans] + self.glossary.targets(text, spans)
-        terms = (*own, *(term for _, term in found))
-        origins = (*(None for _ in own), *(start for start, _ in found))
+        own = Counter(map(clean, line.sentence.terms)) - Counter(term for _, term in found)
+        terms = (*(term for _, term in found), *own.elements())
+        origins = [start for start, _ in found]
         return line._replace(sentence=replace(line.sentence, terms=terms, origins=origins))
 
     def see(self, sentence: Sentence, translation: str) -> None:

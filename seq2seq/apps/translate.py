@@ -5,7 +5,8 @@ same order. A blank line gives a blank line. With --n-best N each sentence gives
 index TAB score TAB translation, best first. --alignment and --token-scores are columns behind.
 
 Lines may be JSON objects: "text" (or "src") is the sentence, "prefix" what its translation begins
-with, other fields are handed on to the output. In JSON all columns are fields.
+with, "terms" a list of what it must hold. All fields are handed on to the output. In JSON all
+columns are fields.
 """
 
 import argparse
@@ -39,12 +40,13 @@ from seq2seq.apps.output_flags import (
 from seq2seq.apps.prefixes import begun_with, check_aligned
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
 from seq2seq.apps.search_flags import add_search_flags, search_config
-from seq2seq.apps.term_flags import Requirements, add_term_flags
+from seq2seq.apps.term_flags import Requirements, add_term_flags, check_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, is_pipe, open_bytes, read_lines
 from seq2seq.data.output import Output, check_folder, check_not_taken, write
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.reports.drawing import check_drawing
+from seq2seq.text.normalize import clean
 from seq2seq.translation import Translation
 
 if TYPE_CHECKING:
@@ -105,8 +107,13 @@ def run(args: argparse.Namespace) -> int:
     at_least("--verify", args.verify, 0)
     inputs = [args.input, args.prefix, args.glossary]
     check_output_flags(args, inputs)
+    check_term_flags(args)
     _check_looking(args, inputs)
-    translator = _load(args)
+    config = mbr.with_candidates(search_config(args), args)
+    size = _input_size(args.input)
+    if args.prefix is not None and args.input is not None:
+        check_aligned(args.prefix, args.input)
+    translator = load_translator(args, config, size)
     from seq2seq.verification import Sample
 
     sample = Sample(args.verify)
@@ -129,14 +136,6 @@ def _check_looking(args: argparse.Namespace, inputs: list[str | None]) -> None:
                 f"{flag}: --engine {args.engine} does not tell where each layer looks; use "
                 f"--engine native."
             )
-
-
-def _load(args: argparse.Namespace) -> "Translator":
-    config = mbr.with_candidates(search_config(args), args)
-    size = _input_size(args.input)
-    if args.prefix is not None and args.input is not None:
-        check_aligned(args.prefix, args.input)
-    return load_translator(args, config, size)
 
 
 def _input_size(path: str | None) -> int:
@@ -198,7 +197,7 @@ def _translate(
             sample.see(output.done, line.sentence, found[0])
             longer += found[0].pieces > 1
             required.see(line.sentence, best[0].text)
-            whole = line.sentence.text.strip() and best[0].pieces == 1
+            whole = clean(line.sentence.text) and best[0].pieces == 1
             if whole and len(drawn) < MOST_SENTENCES:
                 drawn.append((line.sentence.text, best[0]))
         bar.update(len(part))

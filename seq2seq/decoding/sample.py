@@ -48,7 +48,8 @@ class Sampler:
                 log_probs = rule(log_probs, prefixes, progress.alive)
             log_probs = progress.end_at_limit(log_probs, length)
             below = log_probs - log_probs.amax(dim=-1, keepdim=True)  # finite / 1e-40 may not be
-            probs = truncate((below / sampling.temperature).softmax(dim=-1), sampling)
+            temperature = max(sampling.temperature, torch.finfo(below.dtype).tiny)  # nor 0 / 0
+            probs = truncate((below / temperature).softmax(dim=-1), sampling)
             chosen = draw(probs, [streams[number] for number in progress.numbers])  # (B, W)
             totals = scores + log_probs.gather(2, chosen[..., None])[..., 0]  # (B, W)
             ends = chosen == EOS_ID
@@ -97,6 +98,7 @@ def truncate(probs: Tensor, sampling: Sampling) -> Tensor:
     if sampling.top_p < 1:
         best, where = probs.sort(dim=-1, descending=True)
         before = best.cumsum(dim=-1) - best
-        best = best.masked_fill(before >= sampling.top_p * best.sum(dim=-1, keepdim=True), 0.0)
+        enough = before >= sampling.top_p * best.sum(dim=-1, keepdim=True)
+        best = best.masked_fill(enough & (before > 0), 0.0)  # a p below fp32 keeps one, too
         probs = torch.zeros_like(probs).scatter_(-1, where, best)
     return probs

@@ -1,7 +1,7 @@
 """What another library cannot do, found by listing what it can: a new setting is refused until
 somebody has looked at it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -49,20 +49,27 @@ REQUEST: Abilities = {"src": None, "prefix": None, "place": None}
 
 
 def unable(settings: Any, abilities: Abilities, group: str) -> list[str]:
-    """Each field of a dataclass that asks for more, with what to use; empty if nothing does.
+    """Each field of a dataclass that asks for more, with what to use; empty if nothing does."""
+    found = []
+    for name, choices in beyond(settings, abilities):
+        listed = " or ".join(map(str, choices))
+        value = getattr(settings, name)
+        found.append(f"{group}{name}={value}: not known there; use {listed}.")
+    return found
+
+
+def beyond(settings: Any, abilities: Abilities) -> Iterator[tuple[str, Collection[object]]]:
+    """The name of each field of a dataclass that asks for more, and the values it may have.
 
     A field that is not in `abilities` must have its default, with which it asks for nothing.
     """
-    found = []
     for field in fields(settings):
         value, default = getattr(settings, field.name), field.default
         if field.default_factory is not MISSING:
             default = field.default_factory()
         choices = abilities.get(field.name, [default])
         if choices is not None and value not in choices:
-            listed = " or ".join(map(str, choices))
-            found.append(f"{group}{field.name}={value}: not known there; use {listed}.")
-    return found
+            yield field.name, choices
 
 
 def without_decoder(config: ModelConfig) -> list[str]:
@@ -90,6 +97,6 @@ def refuse_search(
 ) -> None:
     """Raise one ConfigError about all settings and wishes that an engine cannot follow."""
     found = unable(config, abilities, "search.")
-    refused = [unable(each, wishes, "") for each in batch]
-    found += dict.fromkeys(wish for each in refused for wish in each)
+    refused = dict.fromkeys(name for each in batch for name, _ in beyond(each, wishes))
+    found += [f"{name}: not known there." for name in refused]
     refuse(f"engine={engine} cannot search like this", found)

@@ -1,6 +1,5 @@
 """A user's glossary: how terms of the source are to be called in translations."""
 
-from bisect import bisect
 from collections.abc import Iterable, Sequence
 from unicodedata import normalize
 
@@ -14,12 +13,13 @@ class Glossary:
     """Source term -> target term, both as they are written.
 
     A source term in lower case is found in any case, one with a capital only as it is written; an
-    accent may be a character of its own, in both.
+    accent may be a character of its own, in both, and a space be several, or one without a break.
     """
 
     def __init__(self, terms: dict[str, str]) -> None:
-        self.terms = {normalize("NFC", src): tgt for src, tgt in terms.items()}
-        self._longest = max((len(normalize("NFD", src)) for src in terms), default=0)
+        self.terms = {_spelled(src): tgt for src, tgt in terms.items()}
+        # An accent of its own may be a place where a term could end: Japanese has such.
+        self._most = max((len(_places(normalize("NFD", src))) for src in terms), default=0)
 
     @classmethod
     def parse(cls, lines: Iterable[str], name: str) -> "Glossary":
@@ -35,7 +35,7 @@ class Glossary:
                     f"{name} line {number} has {len(columns)} columns; a glossary has two, source "
                     f"term TAB target term."
                 )
-            src, tgt = normalize("NFC", columns[0]), columns[1]
+            src, tgt = _spelled(columns[0]), columns[1]
             if not src or not tgt:
                 side = "target" if src else "source"
                 raise ConfigError(f"{name} line {number}: the {side} term is empty.")
@@ -53,19 +53,30 @@ class Glossary:
 
         Whole words only; from left to right the longest, and none that touches a protected span.
         """
-        found, places, done = [], cuts(sentence), 0
+        taken = {at for span in protected for at in range(span.start, span.end)}
+        found, places, done = [], _places(sentence), 0
         for number, start in enumerate(places):
-            if start < done:
+            if start < done or sentence[start : start + 1].isspace():
                 continue
-            ends = places[number + 1 : bisect(places, start + self._longest)]
+            ends = places[number + 1 : number + self._most]
             for end in reversed(ends):
                 target = self._target(sentence[start:end])
-                if target and all(end <= span.start or span.end <= start for span in protected):
+                if target and taken.isdisjoint(range(start, end)):
                     found.append((start, target))
                     done = end
                     break
         return found
 
     def _target(self, words: str) -> str | None:
-        words = normalize("NFC", words)
+        words = _spelled(words)
         return self.terms.get(words, self.terms.get(words.lower()))
+
+
+def _spelled(words: str) -> str:
+    """As terms are compared."""
+    return " ".join(normalize("NFC", words).split())
+
+
+def _places(text: str) -> list[int]:
+    """Where a term could begin or end: as many, however many characters a space has."""
+    return [at for at in cuts(text) if not text[max(at - 1, 0) : at + 1].isspace()]

@@ -173,6 +173,30 @@ def test_a_bad_object_is_told_with_its_line_and_nothing_is_written(
     assert not Path("out.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "depth", "status"),
+    [
+        ("[", "]", 100, 0),
+        ("[", "]", 5000, 2),
+        ('{"a": ', "}", 100, 0),
+        ('{"a": ', "}", 600, 2),
+        ('{"a": ', "}", 5000, 2),
+    ],
+)
+def test_what_is_nested_too_deep_is_told_and_the_rest_handed_on(
+    begin: str, end: str, depth: int, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = f"{begin * depth}1{end * depth}"
+    Path("deep.jsonl").write_text(f'{{"text": "kare", "deep": {deep}}}\n')
+    command = ["translate", "run", "deep.jsonl", "--output", "out.jsonl", "--device", "cpu"]
+    assert main(command) == status
+    if status == 0:
+        assert f'"deep": {deep}, "translation": ' in Path("out.jsonl").read_text()
+    else:
+        said = "error: deep.jsonl line 1 cannot be read: maximum recursion depth exceeded"
+        assert capsys.readouterr().err.startswith(said)
+
+
 def test_what_is_handed_on_stays_as_it_came_and_what_is_no_number_is_null() -> None:
     line = '{"text": "a", "half": "\\ud800", "big": 123456789012345678901234567890, "x": 1.5e-9}'
     far = '{"text": "a", "far": 1e999, "deep": {"list": [{"y": NaN}]}}'
@@ -265,7 +289,7 @@ def test_heat_maps_are_drawn_of_the_translations_that_are_written(
         ),
         (["--candidates", "3"], "--candidates 3 needs --mbr"),
         (["--mbr", "chrf", "--n-best", "4", "--candidates", "3"], "--n-best 4 is more than the 3"),
-        (["--mbr", "chrf", "--candidates", "9"], "search.n_best=9 is more than search.beam=5"),
+        (["--mbr", "chrf", "--candidates", "9"], "--candidates 9 is more than --beam 5"),
         (["--mbr", "chrf", "--candidates", "0"], "--n-best 1 is more than the 0 candidates"),
     ],
     ids=str,
@@ -289,7 +313,7 @@ def test_the_first_sentences_with_text_get_heat_maps() -> None:
 
 
 def test_without_a_sentence_there_is_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("blank.txt").write_text("\n \n")
+    Path("blank.txt").write_text("\n\x00\n", newline="\n")
     assert main(["translate", "run", "blank.txt", "--attention", "a.html"]) == 0
     said = "--attention a.html is not written: no sentence was translated\n"
     assert capsys.readouterr() == ("\n\n", said)

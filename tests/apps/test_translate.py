@@ -189,6 +189,22 @@ def test_resume_with_other_settings_is_refused(
     assert said in capsys.readouterr().err
 
 
+def test_resume_with_another_model_in_the_ensemble_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(SavedModel(random_network(1), subwords(), subwords()), here / "other")
+    together = ["--output", "out", "--ensemble"]
+    (here / "in").write_bytes(b"kare\n\xff\n")
+    assert translate(*together, "other") == 2
+    for members in ([], ["model"], ["other", "model"]):
+        assert translate(*together[: 2 + bool(members)], *members, "--resume") == 2
+        assert "begun with --ensemble " in capsys.readouterr().err
+    (here / "in").write_bytes(b"kare\nmino\n")
+    save_model(SavedModel(random_network(2), subwords(), subwords()), here / "other")
+    assert translate(*together, "./other", "--resume") == 2
+    assert "begun with --ensemble 1 written at " in capsys.readouterr().err
+
+
 def test_resume_does_not_draw_other_sentences_for_the_first_ones(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

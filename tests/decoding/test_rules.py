@@ -76,6 +76,11 @@ def test_the_best_of_at_least_the_minimum_length_is_found(least: int) -> None:
     assert same(searched(config), best_of(config, worth))
 
 
+def test_a_minimum_beyond_all_numbers_is_that_of_the_limits() -> None:
+    huge, limit = (searched(config_of(4, min_target_length=least)) for least in (10**23, LIMIT - 1))
+    assert same(huge, limit)
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_best_without_a_repeated_ngram_is_found(size: int) -> None:
     def worth(seed: int, words: list[int]) -> float:

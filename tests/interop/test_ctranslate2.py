@@ -233,7 +233,7 @@ def test_what_it_cannot_search_for_is_refused_all_at_once(tmp_path: Path) -> Non
     config = Newer(length_penalty="gnmt", magic=3)
     with pytest.raises(ConfigError) as refusal:
         other.search([Wish([5]), Wish([6], rhyme="heart"), Wish([7], rhyme="heart")], config)
-    for reason in ("search.length_penalty=gnmt: ", "use length.", "search.magic=3:", "rhyme=heart"):
+    for reason in ("search.length_penalty=gnmt: ", "use length.", "search.magic=3:", "rhyme: "):
         assert str(refusal.value).count(reason) == 1
 
 

@@ -307,7 +307,7 @@ def test_weights_in_torchs_own_format_are_read_without_running_them(opus: Path) 
         ({"encoder_layers": 1}, r"model\.encoder\.layers\.1\.\S+ is extra"),
         ({"decoder_layers": 2}, r"model\.decoder\.layers\.1\.\S+ is missing"),
         ({"decoder_layers": 10**12}, r"model\.decoder\.layers\.1\.\S+ is missing"),
-        ({"decoder_layers": 1.5}, r"model\.decoder_layers=1\.5 has a wrong type"),
+        ({"decoder_layers": 1.5}, r"model\.decoder_layers is 1\.5"),
         ({"d_model": 3 * 10**30}, "no network is so large"),
         ({"activation_function": []}, r"activation_function=\[\] cannot be read"),
         ({"pad_token_id": 10**6, "decoder_start_token_id": 10**6}, "no id 1000000"),

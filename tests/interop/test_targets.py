@@ -12,16 +12,18 @@ import torch
 from every_option import opened, options, random_model
 
 from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, ModelFolderError, UserError
 from seq2seq.interop import ctranslate2, huggingface, onnx, targets
 from seq2seq.interop.agreement import compare
 from seq2seq.interop.exported import Description, Exported
 from seq2seq.interop.extras import TARGETS
-from seq2seq.interop.refusal import unable
+from seq2seq.interop.refusal import refuse_search, unable
 from seq2seq.interop.sample import made_up, of_text
 from seq2seq.interop.targets import Target, export, find, languages, reach, target
 from seq2seq.model_folder import save_model
+from seq2seq.text.terms import Terms
 from seq2seq.translator import Translator
 
 SHORT = SearchConfig(beam=3, max_length_ratio=1.0, max_length_offset=5)
@@ -132,6 +134,14 @@ def test_a_setting_that_nobody_has_looked_at_is_refused_unless_it_asks_for_nothi
     told = unable(Newer(rope=True), ctranslate2.ABILITIES, "model.")
     assert told == ["model.rope=True: not known there; use False."]
     assert unable(ModelConfig(), {}, "model.") == []
+
+
+def test_what_a_sentence_asks_for_in_vain_is_named_once_and_not_shown() -> None:
+    texts = random_model().tgt_subwords
+    batch = [Request([5], constraint=Terms(["kare"], texts)) for _ in range(9)]
+    said = "^engine=other cannot search like this: constraint: not known there.$"
+    with pytest.raises(ConfigError, match=said):
+        refuse_search("other", [*batch, Request([5])], SearchConfig())
 
 
 def test_one_line_tells_what_an_architecture_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,10 @@ def names(targets: list[tuple[int, str]]) -> list[str]:
         ("cars scare a carpet, car2", []),
         ("the car park of a car", ["Parkplatz", "Auto"]),
         ("Apple sells an apple, APPLE", ["Apple", "Apfel", "Apfel"]),
-        ("free  software", []),
+        ("free  software", ["freie Software"]),
+        ("a CAR \u00a0\u3000park,  a car", ["Parkplatz", "Auto"]),
+        (" car   ", ["Auto"]),
+        ("freesoftware, free-software", []),
         ("(car)-car “car”", ["Auto", "Auto", "Auto"]),
         ("今日東京です", ["Tokio"]),
         ("C++ is C++.", ["C plus plus", "C plus plus"]),
@@ -67,6 +70,13 @@ def test_nothing_is_found_that_touches_a_protected_span() -> None:
     assert names(Glossary(TERMS).targets(sentence)) == ["Auto", "Parkplatz"]
 
 
+def test_a_term_of_many_words_is_found_whatever_spaces_and_accents_it_is_written_with() -> None:
+    term = "が ぎ ぐ crème brûlée à la carte"
+    written = "  ".join(normalize("NFD", term).split(" "))
+    glossary = Glossary({term: "x", "à la": "y"})
+    assert glossary.targets(f"un {written}\u00a0!") == [(3, "x")]
+
+
 def test_a_glossary_is_read_line_by_line() -> None:
     lines = ["car\tAuto\r", "", " car park \t Parkplatz ", "car\tAuto", "\t\t"]
     assert Glossary.parse(lines, "g.tsv").terms == {"car": "Auto", "car park": "Parkplatz"}
@@ -81,6 +91,7 @@ def test_a_glossary_is_read_line_by_line() -> None:
         (["", "\tb"], "g.tsv line 2: the source term is empty"),
         (["a\t "], "g.tsv line 1: the target term is empty"),
         (["a\tb", "c\td", "a\te"], "g.tsv line 3: 'a' is 'e' here but 'b' in line 1"),
+        (["a b\tc", "a \u00a0b\td"], "g.tsv line 2: 'a b' is 'd' here but 'c' in line 1"),
     ],
 )
 def test_a_broken_line_is_named(lines: list[str], said: str) -> None:
