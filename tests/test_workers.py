@@ -124,8 +124,12 @@ def test_what_workers_tell_of_translations_needs_no_shared_memory() -> None:
 def test_after_ctrl_c_the_next_question_gets_its_own_answer(count: int) -> None:
     translator = Translator(WorkersEngine(Looking, count), subwords(), subwords())
     interrupted, (sentence,) = ["kare tosu mino"], ["mire"]
-    with pytest.raises(KeyboardInterrupt):
-        translator.score(interrupted, [""])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's & ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            translator.score(interrupted, [""])
+    finally:
+        signal.signal(signal.SIGINT, before)
     for _ in range(3):
         (found,) = translator.score([sentence], ["tosu"])
         assert set(found.log_probs) == {-len(subwords().encode(sentence)) / 2}

@@ -253,7 +253,7 @@ def test_a_card_that_was_edited_stays_and_the_scores_are_kept_beside_it(
     ("broken", "said"),
     [
         ("read-only", "Permission denied"),
-        ("damaged", "provenance.json cannot be read"),
+        ("damaged", "provenance.json is damaged"),
         ("replaced", "run/model was written anew during the test"),
     ],
 )
