@@ -198,8 +198,8 @@ class Sampling:
     """
 
     temperature: float = 1.0
-    """Log-probabilities are divided by it: 1 follows the model, towards 0 it is greedy search; with
-    1000, the most, all tokens are as likely."""
+    """Log-probabilities are divided by it: 1 follows the model, towards 0, with 1e-6, the
+    least, it is greedy search; with 1000, the most, all tokens are nearly as likely."""
     top_k: int | None = None
     """Only the k likeliest tokens may be drawn (Fan et al. 2018); null for all."""
     top_p: float = 1.0
@@ -210,8 +210,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_kinds("search.sampling", self)
-        within("search.sampling.temperature", self.temperature, 1000)
-        within("search.sampling.top_p", self.top_p, 1)
+        at_least("search.sampling.temperature", self.temperature, 1e-6, 1000)
+        at_least("search.sampling.top_p", self.top_p, 1e-6, 1)
         if self.top_k is not None:
             at_least("search.sampling.top_k", self.top_k, 1)
 
@@ -348,10 +348,3 @@ def at_least(setting: str, value: float, least: float, most: float = math.inf) -
         raise ConfigError(
             f"{setting}={value} is out of range; use a number of at least {least}{upper}."
         )
-
-
-def within(setting: str, value: float, most: float) -> None:
-    """Raise ConfigError unless `value` is a number above 0, up to `most`."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= most:
-        raise ConfigError(f"{setting}={value} is out of range; use a number above 0, up to {most}.")

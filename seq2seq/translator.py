@@ -4,6 +4,7 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -112,14 +113,16 @@ class Translator:
     def translate(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
     ) -> list[str]:
-        """The first of the `n_best`; one str as `sentences` is a SentenceError."""
-        return [translations[0].text for translations in self.n_best(sentences, progress)]
+        """The best translation of each sentence; one str as `sentences` is a SentenceError."""
+        best = self.with_config(replace(self.config, n_best=1)).n_best(sentences, progress)
+        return [translations[0].text for translations in best]
 
     def n_best(
         self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
     ) -> list[list[Translation]]:
         """`config.n_best` translations of each sentence, best first, or, if the search found fewer,
-        those.
+        those. The n-th of a sentence that was split joins the n-th best of its pieces, whose score
+        as a whole may be above that of the one before.
 
         `progress` is called with the number of sentences that have just been finished.
         """
@@ -221,14 +224,12 @@ class Translator:
         return Request(src, prefix, constraint, (line, piece))
 
     def _translations(self, line: Line) -> list[Translation]:
-        """Of pieces the best of each make a translation, the second best of each ...; best first:
-        the penalty of the whole may prefer another rank than those of the pieces."""
+        """One piece after the other: the best of each, the second best of each ..."""
         if not line.pieces:
             return [BLANK]
         found = [line.found[place] or [NOTHING] for place in range(len(line.pieces))]
         ranks = range(max(map(len, found)))
-        whole = [self._joined([each[min(rank, len(each) - 1)] for each in found]) for rank in ranks]
-        return sorted(whole, key=lambda each: each.score, reverse=True)
+        return [self._joined([each[min(rank, len(each) - 1)] for each in found]) for rank in ranks]
 
     def _joined(self, hypotheses: Sequence[Hypothesis]) -> Translation:
         text = join([self.tgt_subwords.decode(each.tokens) for each in hypotheses])

@@ -28,6 +28,7 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_writable
 from seq2seq.apps.train_settings import (
+    VALIDATED_EVERY,
     check_average,
     check_corpora,
     check_groups,
@@ -73,7 +74,7 @@ TRAINER_DEFAULTS = {
     "max_epochs": -1,
     "max_steps": 100_000,
     "gradient_clip_val": 1.0,
-    "val_check_interval": 1000,
+    "val_check_interval": VALIDATED_EVERY,
     "check_val_every_n_epoch": None,
     "log_every_n_steps": 50,
     "num_sanity_val_steps": 0,
@@ -251,13 +252,7 @@ class TranslationCLI(LightningCLI):
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
         steps = settings.val_check_interval
-        epochs = settings.check_val_every_n_epoch
-        if epochs is not None and isinstance(steps, int):
-            if steps != TRAINER_DEFAULTS["val_check_interval"]:
-                raise ConfigError(
-                    f"trainer.val_check_interval={steps} counts steps; with "
-                    f"trainer.check_val_every_n_epoch={epochs} it is a share of an epoch, e.g. 1.0."
-                )
+        if isinstance(steps, int) and settings.check_val_every_n_epoch is not None:
             services["val_check_interval"] = 1.0
         elif isinstance(steps, int):
             # It counts steps, for Lightning batches.

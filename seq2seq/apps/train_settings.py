@@ -13,6 +13,8 @@ from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import load_subwords
 
+VALIDATED_EVERY = 1000
+"""Steps, where no setting says otherwise."""
 MOST_SEED = 2**32 - 1
 """NumPy's bound."""
 GROUPS = {
@@ -52,8 +54,8 @@ def check_groups(settings: Namespace) -> None:
 def check_corpora(data: Namespace) -> None:
     """Raise ConfigError, with the name of the setting, for files that make no corpus."""
     for setting, corpus in _corpora(data):
-        if "/" in setting:
-            raise ConfigError(f"{setting}: the name of a corpus names files, so it has no slash.")
+        if setting.startswith("data.test.") and "/" in setting:
+            raise ConfigError(f"{setting}: the name of a test set names files, so it has no slash.")
         try:
             CorpusFiles(**corpus)
         except ConfigError as error:
@@ -80,6 +82,12 @@ def check_trainer(settings: Namespace) -> None:
     if isinstance(every, str | timedelta | dict):
         raise ConfigError(
             f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
+        )
+    epochs = settings.check_val_every_n_epoch
+    if epochs is not None and isinstance(every, int) and every != VALIDATED_EVERY:
+        raise ConfigError(
+            f"trainer.val_check_interval={every} counts steps; with "
+            f"trainer.check_val_every_n_epoch={epochs} it is a share of an epoch, e.g. 1.0."
         )
     if isinstance(every, int):
         at_least("trainer.val_check_interval", every, 1)

@@ -47,9 +47,7 @@ class Sampler:
             for rule in rules:
                 log_probs = rule(log_probs, prefixes, progress.alive)
             log_probs = progress.end_at_limit(log_probs, length)
-            below = log_probs - log_probs.amax(dim=-1, keepdim=True)  # finite / 1e-40 may not be
-            temperature = max(sampling.temperature, torch.finfo(below.dtype).tiny)  # nor 0 / 0
-            probs = truncate((below / temperature).softmax(dim=-1), sampling)
+            probs = truncate((log_probs / sampling.temperature).softmax(dim=-1), sampling)
             chosen = draw(probs, [streams[number] for number in progress.numbers])  # (B, W)
             totals = scores + log_probs.gather(2, chosen[..., None])[..., 0]  # (B, W)
             ends = chosen == EOS_ID
@@ -98,7 +96,6 @@ def truncate(probs: Tensor, sampling: Sampling) -> Tensor:
     if sampling.top_p < 1:
         best, where = probs.sort(dim=-1, descending=True)
         before = best.cumsum(dim=-1) - best
-        enough = before >= sampling.top_p * best.sum(dim=-1, keepdim=True)
-        best = best.masked_fill(enough & (before > 0), 0.0)  # a p below fp32 keeps one, too
+        best = best.masked_fill(before >= sampling.top_p * best.sum(dim=-1, keepdim=True), 0.0)
         probs = torch.zeros_like(probs).scatter_(-1, where, best)
     return probs

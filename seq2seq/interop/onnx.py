@@ -86,8 +86,9 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
 
         from seq2seq.interop.onnx_graph import Graph
     for graph, name in ((encoder, ENCODER), (decoder, DECODER)):
+        model = graph(saved.network, Graph())
         try:
-            onnx.save(graph(saved.network, Graph()), folder / name)
+            onnx.save(model, folder / name)
         except (EncodeError, ValueError):
             raise ConfigError(
                 f"{name} cannot hold more than 2 GiB, as ONNX stores it; a smaller vocabulary or "

@@ -1,7 +1,7 @@
 """Parts of a sentence that no translation should touch: addresses, tags, numbers.
 
-A new kind is one pattern: one line in KINDS. What may begin again inside of what did not match has
-a bound, so that the time for a line grows as its length.
+A new kind is one pattern: one line in KINDS. Where one did not match, none begins again at every
+place inside, or it ends after a bound: so the time for a line grows as its length.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple
 _STOP = r"\s()<>\[\]{}\"“”„«»\u2018\u2019`|\\\u3000-\u303f\uff00-\uff20\uff3b-\uff40\uff5b-\uff65"
 _ROUND = rf"\([^{_STOP}]*\)"
 _SCHEME = r"\b[A-Za-z][A-Za-z0-9+.-]{0,31}://"
-_LEFT = r"(?:(?<!\w)[$€£¥]\s?|(?<![\w.,])[+\u2212-]?)"
+_LEFT = r"(?:(?<!\w)[$€£¥]\s?|(?<![\w.,])(?<!\d[:/])[+\u2212-]?)"
 _UNITS = (
     r"[kcdmµμn]?m[²³2]?|[kmµμ]?g|[kcdm]?l|[mµμn]?s|[kMGTm]?(?:W|V|J|Pa|Hz|Wh)|[kMGT]i?[Bb]|mA|"
     r"km/h|m/s|mph|ft|mi|lbs?|oz|min|h|px|dpi|°[CF]?|[%‰€$£¥]|USD|EUR|GBP|CHF"
@@ -24,7 +24,7 @@ KINDS = {
     "url": rf"(?:{_SCHEME}|\bwww\.)(?:{_ROUND}|[^{_STOP}])*(?:{_ROUND}|[^{_STOP}.,;:!?'])",
     "email": r"(?<![\w.+-])\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+",
     "tag": r"</?[A-Za-z_][\w:.-]*(?:\s[^<>]*)?/?>",
-    "number": rf"{_LEFT}\d++(?:[.,:/]\d++){{0,31}}+(?:\s?(?:{_UNITS}))?(?!\w)",
+    "number": rf"{_LEFT}\d++(?:[.,:/]\d++)*+(?:\s?(?:{_UNITS}))?(?!\w)",
 }  # fmt: skip
 
 

@@ -69,8 +69,8 @@ class Alone(Callback):
 class BestModelFolder(Callback):
     """Writes the model folder whenever validation BLEU is the best so far.
 
-    So the best model is always there, also when the run is killed. A run that is interrupted before
-    its first validation leaves the model as it is then.
+    So the best model is there but for the moments of writing it, also when the run is killed. A run
+    that is interrupted before its first validation leaves the model as it is then.
     """
 
     def __init__(self, folder: Path, record: Record) -> None:
@@ -199,11 +199,13 @@ class CleanStop(Callback):
         self._next_question = 0
         """The step from which on the other processes are asked again."""
         self._handlers: dict[int, Any] = {}
-        self._process = os.getpid()
+        self._process = 0
+        """The one that trains."""
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # where Python allows no handlers
+        self._process = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM):
             self._handlers[number] = signal.signal(number, self._ask)
 

@@ -27,11 +27,13 @@ def precision_for(accelerator: Any) -> str:
 
 
 def product_time(dtype: torch.dtype) -> float:
-    """Seconds for a product of two 512 x 512 matrices on the CPU, the shortest of ten; on one
-    thread, as others would wait for each other where the machine is busy."""
-    matrix, times, threads = torch.ones(512, 512, dtype=dtype), [], torch.get_num_threads()
+    """Seconds for a product of two 512 x 512 matrices on the CPU, the shortest of those that a
+    twentieth of a second has room for, two at least. On one thread: several would wait for each
+    other where the machine is busy."""
+    matrix, threads = torch.ones(512, 512, dtype=dtype), torch.get_num_threads()
+    times = list[float]()
     torch.set_num_threads(1)
-    for _ in range(10):
+    while len(times) < 2 or sum(times) < 0.05:
         begin = time.perf_counter()
         matrix @ matrix
         times.append(time.perf_counter() - begin)

@@ -117,10 +117,11 @@ class Health(Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """What is not finite is not kept."""
+        """What is not finite is not kept; what is known by now is."""
         assert isinstance(module, TranslationModule)
         self._look_at_gradients(trainer, module)
         self._stop_if_hopeless(trainer, module)
+        checkpoint["callbacks"][self.state_key] = self.state_dict()
 
     # -- validation
 

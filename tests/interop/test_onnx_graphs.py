@@ -96,6 +96,19 @@ def test_a_folder_with_one_graph_twice_is_named(tmp_path: Path) -> None:
         load(exported, "onnx", "cpu", "fp32")
 
 
+def test_a_graph_that_is_too_large_for_a_file_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from google.protobuf.message import EncodeError
+
+    def refusing(*_: object) -> None:
+        raise EncodeError("Failed to serialize proto")
+
+    monkeypatch.setattr("onnx.save", refusing)
+    with pytest.raises(ConfigError, match=r"encoder\.onnx cannot hold more than 2 GiB"):
+        export(random_model(), tmp_path)
+
+
 def test_what_cannot_be_used_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_model(random_model(), tmp_path)
     with pytest.raises(ConfigError, match="precision=bf16 is unknown; choose one of fp32"):

@@ -109,6 +109,13 @@ def test_skipped_steps_are_counted_over_all_sessions_of_a_run(
     assert "9 steps were skipped" in told[-1], "of ten; one comes after the last look"
 
 
+def test_a_checkpoint_between_two_looks_has_all_skipped_steps(corpus: Path, run: Run) -> None:
+    blind = {"trainer__limit_val_batches": 0, "trainer__log_every_n_steps": 50}
+    assert run("fit", *with_faults(planted("WildGradients", since=1, until=3), **blind)) == 0
+    checkpoint = torch.load("run/checkpoints/step=4.ckpt", weights_only=True)
+    assert checkpoint["callbacks"]["Health"]["skipped"] == 2
+
+
 def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
