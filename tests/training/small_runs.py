@@ -1,13 +1,16 @@
 """A small corpus, and runs of the Lightning verbs in this process."""
 
 import random
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seq2seq.cli import main
+from seq2seq.training.module import TranslationModule
 
 Run = Callable[..., int]
 
@@ -71,3 +74,15 @@ def settings(**changes: object) -> list[object]:
     }
     chosen.update({name.replace("__", "."): value for name, value in changes.items()})
     return [part for name, value in chosen.items() for part in (f"--{name}", value)]
+
+
+def ctrl_c_in_step(asked: int | None, patch: pytest.MonkeyPatch) -> None:
+    """It comes while that step of a fit is computed, counted from 1; never if it is None."""
+    step = TranslationModule.training_step
+
+    def asking(self: TranslationModule, *arguments: Any) -> Any:
+        if self.global_step + 1 == asked:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *arguments)
+
+    patch.setattr(TranslationModule, "training_step", asking)

@@ -6,26 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_runs import Run, settings
+from small_runs import Run, ctrl_c_in_step, settings
 from test_run import validated_after
 
 from seq2seq.training.callbacks import CleanStop
 from seq2seq.training.checkpoints import step_of
-from seq2seq.training.module import TranslationModule
 
 
 @pytest.mark.parametrize("interval", [1, 2, 3])
 def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, interval: int
 ) -> None:
-    step = TranslationModule.training_step
-
-    def asking(self: TranslationModule, *arguments: Any) -> Any:
-        if self.global_step + 1 == 3:
-            signal.raise_signal(signal.SIGINT)
-        return step(self, *arguments)
-
-    monkeypatch.setattr(TranslationModule, "training_step", asking)
+    ctrl_c_in_step(3, monkeypatch)
     with pytest.raises(SystemExit) as stopped:
         run("fit", *settings(trainer__val_check_interval=interval))
     assert stopped.value.code == 128 + signal.SIGINT
@@ -37,14 +29,7 @@ def test_ctrl_c_loses_no_step_where_validations_go_by_epochs(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, asked: int
 ) -> None:
     """Epochs of five steps, of which every second one is validated after each two."""
-    step = TranslationModule.training_step
-
-    def asking(self: TranslationModule, *arguments: Any) -> Any:
-        if self.global_step + 1 == asked:
-            signal.raise_signal(signal.SIGINT)
-        return step(self, *arguments)
-
-    monkeypatch.setattr(TranslationModule, "training_step", asking)
+    ctrl_c_in_step(asked, monkeypatch)
     chosen = settings(
         trainer__limit_train_batches=5,
         trainer__check_val_every_n_epoch=2,

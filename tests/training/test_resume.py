@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import Run, settings
+from small_runs import Run, ctrl_c_in_step, settings
 
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import load_model
 from seq2seq.training.checkpoints import find_checkpoint, step_of
-from seq2seq.training.module import TranslationModule
 
 KILLED_FIT = Path(__file__).with_name("killed_fit.py")
 LAST_STEP = 16
@@ -116,15 +115,8 @@ def test_epochs_end_a_run_with_their_last_step_wherever_it_stopped(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four steps an epoch; Ctrl-C comes in the last step of an epoch, and in the next one."""
-    step = TranslationModule.training_step
 
     def fit_until(asked: int | None, epochs: int = 2) -> int | str | None:
-        def asking(self: TranslationModule, *arguments: Any) -> Any:
-            if self.global_step + 1 == asked:
-                signal.raise_signal(signal.SIGINT)
-            return step(self, *arguments)
-
-        monkeypatch.setattr(TranslationModule, "training_step", asking)
         chosen = settings(
             trainer__max_steps=-1,
             trainer__max_epochs=epochs,
@@ -133,10 +125,12 @@ def test_epochs_end_a_run_with_their_last_step_wherever_it_stopped(
             training__schedule="linear",
         )
         go_on = ["--ckpt_path", "last"] if Path("run").exists() else []
-        try:
-            return run("fit", *chosen, *go_on)
-        except SystemExit as stopped:
-            return stopped.code
+        with monkeypatch.context() as patch:
+            ctrl_c_in_step(asked, patch)
+            try:
+                return run("fit", *chosen, *go_on)
+            except SystemExit as stopped:
+                return stopped.code
 
     def steps() -> list[int]:
         return sorted(step_of(path) for path in Path("run/checkpoints").glob("step=*.ckpt"))
