@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.apps.attention import check_number, draw_attention, examples_of
+from seq2seq.data.corpus import parallel_lines
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_not_taken, write
-from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.errors import ConfigError
 from seq2seq.reports import curves_page
 from seq2seq.reports.drawing import check_drawing
 from seq2seq.reports.heat_maps import Example
@@ -96,18 +97,14 @@ def _panels(runs: Sequence[Path]) -> list[Panel]:
 
 def _sentences(source: str, target: str | None) -> tuple[list[str], list[str] | None]:
     """Those with text, and their translations if there is a file of them."""
-    sentences = list(read_lines(source))
-    chosen = [number for number, line in enumerate(sentences) if line.strip()]
-    check_number(f"--attention {source}", len(chosen))
     if target is None:
-        return [sentences[number] for number in chosen], None
-    translations = list(read_lines(target))
-    if len(translations) != len(sentences):
-        raise CorpusError(
-            f"{source} has {len(sentences)} lines but {target} has {len(translations)}; line n of "
-            f"one must translate line n of the other."
-        )
-    return [sentences[n] for n in chosen], [translations[n] for n in chosen]
+        sentences = [line for line in read_lines(source) if line.strip()]
+        translations = None
+    else:
+        pairs = [pair for pair in parallel_lines(source, target) if pair.src.strip()]
+        sentences, translations = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    check_number(f"--attention {source}", len(sentences))
+    return sentences, translations
 
 
 def _examples(

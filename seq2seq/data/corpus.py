@@ -103,10 +103,11 @@ def _read(files: CorpusFiles, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
         return read_dataset(files.path.removeprefix(HUGGING_FACE), files.split, sides)
     if files.path is not None and (reader := reader_of(files.path)):
         return reader(files.path, sides)
-    return _read_two(*_two_files(files, src_lang, tgt_lang))
+    return parallel_lines(*_two_files(files, src_lang, tgt_lang))
 
 
-def _read_two(src: str, tgt: str) -> Iterator[Pair]:
+def parallel_lines(src: str, tgt: str) -> Iterator[Pair]:
+    """Of two text files, in file order; at their end CorpusError if one has more lines."""
     counts = [0, 0]
     for src_line, tgt_line in zip_longest(read_lines(src), read_lines(tgt)):
         counts[0] += src_line is not None

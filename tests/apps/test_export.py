@@ -133,7 +133,7 @@ def test_obstacles_are_one_line_with_all_of_them(
         (["--check", "-1"], "--check=-1 is out of range"),
         (["--check-src", "none.en"], "none.en"),
         (["--check-src", "blank.en"], "blank.en has no line to translate"),
-        (["--check-src", "dev.en", "--check-tgt", "blank.en"], "dev.en has 5 lines but blank.en"),
+        (["--check-src", "dev.en", "--check-tgt", "blank.en"], "blank.en has 2 lines but dev"),
     ],
 )
 def test_a_check_that_cannot_be_made_is_named(

@@ -165,7 +165,7 @@ def test_without_matplotlib_there_is_a_page_and_the_extra_is_named(
         ("first --attention many.txt", f"has {MOST_SENTENCES + 1} sentences; choose 1 to"),
         (
             "first --attention sentences.txt --translations many.txt",
-            f"sentences.txt has 3 lines but many.txt has {MOST_SENTENCES + 1}",
+            f"many.txt has {MOST_SENTENCES + 1} lines but sentences.txt has 3",
         ),
     ],
 )
