@@ -18,9 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument("run", metavar="RUN", type=Path, help="a run folder")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--last", metavar="K", type=int, default=5, help="the last K checkpoints (default: 5)"
-    )
+    which.add_argument("--last", metavar="K", type=int, help="the last K checkpoints (default: 5)")
     which.add_argument(
         "--best", metavar="K", type=int, help="the K checkpoints with the best validation BLEU"
     )
@@ -53,6 +51,8 @@ def run(args: argparse.Namespace) -> None:
         check_new(output)
     model = load_model(folder)
     chosen = args.checkpoints or _kept_by(args)
+    if len({path.resolve() for path in chosen}) < len(chosen):
+        raise ConfigError(f"--checkpoints {' '.join(map(str, chosen))} has the same file twice.")
     average(model, chosen)
     model = replace(model, provenance=_provenance(args.run, chosen, output))
     save_model(model, output)
@@ -64,8 +64,10 @@ def _kept_by(args: argparse.Namespace) -> list[Path]:
     from seq2seq.config import at_least
     from seq2seq.training.checkpoints import best_checkpoints, last_checkpoints
 
-    which, find = ("last", last_checkpoints) if args.best is None else ("best", best_checkpoints)
-    count, kept = getattr(args, which), find(args.run)
+    which, count, find = "last", 5 if args.last is None else args.last, last_checkpoints
+    if args.best is not None:
+        which, count, find = "best", args.best, best_checkpoints
+    kept = find(args.run)
     at_least(f"--{which}", count, 1)
     if len(kept) < count:
         raise ConfigError(

@@ -142,6 +142,11 @@ def names(paths: Sequence[str], chosen: Sequence[str] | None = None) -> list[str
 def read(path: str, fields: Sequence[str]) -> Iterator[str]:
     """The lines of a file; of a .jsonl in each line the first of these fields that it has."""
     is_json = reader_of(path) is read_jsonl
+    if reader_of(path) and not is_json:
+        raise ConfigError(
+            f"{path} is no text of one side, as its ending tells; rename it if its lines are "
+            f"sentences, or cut the column out."
+        )
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path} line {number}"
         yield text_in(json_object(line, where), fields, where) if is_json else line

@@ -34,6 +34,7 @@ from seq2seq.apps.rows import (
 )
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.errors import ConfigError
 
 if TYPE_CHECKING:
     from seq2seq.translator import Translator
@@ -91,10 +92,12 @@ def run(args: argparse.Namespace) -> None:
     pairs = stream_pairs(files)
     inputs = {"src": args.src, "tgt": args.tgt}
     with opened(args, made_with(args, inputs, SAME_SCORES)) as output:
-        first = sum(1 for _ in islice(pairs, output.done)) + 1
+        if (found := sum(1 for _ in islice(pairs, output.done))) < output.done:
+            raise ConfigError(f"--resume: the input has {found} lines, but more are finished.")
         bar = tqdm(initial=output.done, unit="line", disable=not sys.stderr.isatty())
+        form = output_format(args)
         with bar:
-            for row in rows(translator, pairs, first, args.token_scores, output_format(args)):
+            for row in rows(translator, pairs, found + 1, args.token_scores, form):
                 output.write([row])
                 bar.update()
 

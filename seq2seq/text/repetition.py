@@ -8,7 +8,8 @@ def repeats(text: str) -> bool:
     """
     for period in range(1, 41):
         times = max(5, -(-12 // period))
-        tail = text[-1 - times * period : -1]
-        if len(tail) == times * period and tail == tail[:period] * times:
-            return True
+        for end in (len(text), len(text) - 1):
+            tail = text[max(0, end - times * period) : max(0, end)]
+            if len(tail) == times * period and tail == tail[:period] * times:
+                return True
     return False

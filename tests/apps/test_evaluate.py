@@ -199,6 +199,7 @@ def test_systems_are_called_by_what_tells_their_files_apart(
         (["--systems", "new.de", "./hyp.de"], "hyp.de new.de ./hyp.de has the same file twice"),
         (["--systems", "new.de", "--names", "a"], "--names a: 2 systems need as many names"),
         (["--systems", "new.de", "--names", "a", "a"], "all different"),
+        (["--systems", "rows.tsv"], "rows.tsv is no text of one side"),
         (["--systems", "ref1.de"], "hyp.de has 4 lines but ref1.de has 1;"),
         (["--html", "x.html", "--source", "ref1.de"], "hyp.de has 4 lines but ref1.de has 1;"),
         (["--source", "ref.de"], "--source ref.de is for --html FILE"),
@@ -217,6 +218,7 @@ def test_what_does_not_go_together_is_one_line(
     other: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     write(other / "ref1.de", REFERENCES[:1])
+    write(other / "rows.tsv", [f"-1.5\t{line}" for line in REFERENCES])
     assert main(["evaluate", "hyp.de", "ref.de", *arguments]) == 2
     error = capsys.readouterr().err
     assert expected in error

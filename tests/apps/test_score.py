@@ -107,6 +107,13 @@ def test_resume_goes_on_after_the_pairs_that_are_scored(
     said = capsys.readouterr().err
     assert said.startswith("stopped. Lines finished: 4, in ")
     assert not Path("out").exists()
+    texts = [Path(name).read_text() for name in ("src", "tgt")]
+    for name, text in zip(("src", "tgt"), texts, strict=True):
+        Path(name).write_text(text.splitlines(keepends=True)[0])
+    assert main([*command, "--resume"]) == 2
+    assert "--resume: the input has 1 lines, but more are finished" in capsys.readouterr().err
+    for name, text in zip(("src", "tgt"), texts, strict=True):
+        Path(name).write_text(text)
     assert main([*command, "--resume"]) == 0
     assert firsts == [1, 3, 5, 5]
     assert Path("out").read_text() == whole

@@ -194,7 +194,8 @@ def test_a_checkpoint_that_does_not_fit_is_an_error_that_names_it(
         (["run", "--best", "4"], "training.keep_best"),
         (["run", "--last", "0"], "--last=0"),
         (["nowhere"], "nowhere does not exist"),
-        (["run", "--last", "2", "--best", "2"], "not allowed with"),
+        (["run", "--last", "5", "--best", "2"], "not allowed with"),
+        (["run", "--checkpoints", "a.ckpt", "./a.ckpt"], "a.ckpt a.ckpt has the same file twice"),
     ],
 )
 def test_what_cannot_be_averaged_is_one_line(
