@@ -53,6 +53,8 @@ def load_card(path: str | Path) -> str:
         return (folder / CARD).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return _rendered(folder, load_provenance(folder))
+    except OSError as error:
+        raise ModelFolderError(f"{folder / CARD} cannot be read: {error.strerror}.") from None
 
 
 def load_facts(path: str | Path) -> dict[str, Any]:

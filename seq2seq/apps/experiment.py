@@ -63,6 +63,11 @@ def done(run: Path, verb: str) -> Path:
     return run / f"{verb}.done"
 
 
+def scored(run: Path) -> list[Path]:
+    """What `test` wrote, a file for each test set."""
+    return sorted((run / "test").glob("*.json"))
+
+
 def has_checkpoint(run: Path) -> bool:
     """Whether a fit in this folder may go on."""
     return any((run / "checkpoints").glob("step=*.ckpt"))
@@ -151,8 +156,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Trial]:
-    """All trials. A configuration that has changed since one of its trainings began, that cannot
-    be read, or that has no test set, is an error."""
+    """All trials; a test whose scores are gone is to be done again. A configuration that has changed
+    since one of its trainings began, that cannot be read, or that has no test set, is an error."""
     names = [config.stem for config in configs]
     if len(set(names)) < len(names):
         raise ConfigError(
@@ -183,6 +188,10 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
         with writing(f"--output {output}"):
             kept.parent.mkdir(parents=True, exist_ok=True)
         write("--output", kept, config.read_bytes())
+    for trial in trials:
+        if not scored(trial.run):
+            with writing(f"--output {output}"):
+                done(trial.run, "test").unlink(missing_ok=True)
     return trials
 
 
@@ -245,7 +254,7 @@ def results(
     the configuration `baseline` has none. Its trials come first."""
     by_set: dict[str, dict[Trial, dict[str, Any]]] = {}
     for trial in trials:
-        for path in sorted((trial.run / "test").glob("*.json")):
+        for path in scored(trial.run):
             found = json.loads(path.read_text(encoding="utf-8"))
             by_set.setdefault(path.stem, {})[trial] = found
     for name, tested in by_set.items():

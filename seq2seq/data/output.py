@@ -40,10 +40,20 @@ def check_not_taken(setting: str, path: Path, taken: Iterable[str | Path | None]
 
 
 def write(setting: str, path: Path, content: str | bytes) -> None:
-    """A whole file at once; ConfigError names the setting, as typed, where it cannot be written."""
+    """A file, whole or not at all; ConfigError names the setting, as typed, where it cannot be
+    written."""
     content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with writing(f"{setting} {path}"):
-        path.write_bytes(content)
+        if in_place(path):
+            path.write_bytes(content)
+            return
+        path = path.resolve()  # a link stays one
+        unfinished = _beside(path, "unfinished")
+        try:
+            unfinished.write_bytes(content)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 class Output:

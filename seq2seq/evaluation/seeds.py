@@ -26,7 +26,8 @@ class SeedScores:
     values: dict[int, float]
     """Seed -> its score."""
     p_value: float | None
-    """Of the difference from the first configuration; None for that itself."""
+    """Of the difference from the first configuration; None for that itself, and 1 where the means
+    differ one way and all translations together the other, as BLEU's may: nothing is shown then."""
     signature: str
     """Of each seed's score."""
     test_signature: str
@@ -56,10 +57,15 @@ def score_seeds(
         }
         for name, seeds in configs.items()
     }
-    found = []
+    found: list[SeedScores] = []
     for place, test in enumerate(tested):
+        first = place - place % len(configs)
         scores = {seed: each[place // len(configs)] for seed, each in single[test.system].items()}
         values = {seed: score.value for seed, score in scores.items()}
+        p_value = test.p_value
+        if p_value is not None:
+            apart = mean(values.values()) - found[first].mean, test.value - tested[first].value
+            p_value = p_value if apart[0] * apart[1] > 0 else 1.0
         found.append(
             SeedScores(
                 config=test.system,
@@ -67,7 +73,7 @@ def score_seeds(
                 mean=mean(values.values()),
                 deviation=stdev(values.values()) if len(values) > 1 else None,
                 values=values,
-                p_value=test.p_value,
+                p_value=p_value,
                 signature=next(iter(scores.values())).signature,
                 test_signature=test.signature,
             )

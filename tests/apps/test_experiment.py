@@ -238,6 +238,16 @@ def test_without_a_score_of_the_first_configuration_nothing_is_compared(
     assert "|bs:" not in page
 
 
+def test_a_test_whose_scores_are_gone_is_done_again(commands: FakeCommands) -> None:
+    assert call("--seeds", "1") == 0
+    before = report()
+    shutil.rmtree("runs/experiment/good/seed-1/test")
+    commands.seen.clear()
+    assert call("--seeds", "1") == 0
+    assert commands.seen == ["test good 1"]
+    assert report() == before
+
+
 def test_test_sets_of_one_name_must_be_the_same(
     commands: FakeCommands, capsys: pytest.CaptureFixture[str]
 ) -> None:

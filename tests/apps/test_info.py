@@ -125,6 +125,15 @@ def test_a_card_whose_writing_was_interrupted_does_not_count_as_edited(
     assert "0BSD" in (model / "README.md").read_text()
 
 
+def test_a_card_that_cannot_be_read_is_one_line(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (model / "README.md").unlink()
+    (model / "README.md").mkdir()
+    assert main(["info", str(model)]) == 2
+    assert "README.md cannot be read: Is a directory." in capsys.readouterr().err
+
+
 def test_what_holds_no_model_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

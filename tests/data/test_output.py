@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from seq2seq.data import output
 from seq2seq.data.output import check_not_taken, open_output
 from seq2seq.errors import ConfigError
 
@@ -55,6 +56,17 @@ def room_for(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_file_written_at_once_is_whole_or_the_one_before(tmp_path: Path) -> None:
+    path, link = tmp_path / "page.html", tmp_path / "link.html"
+    link.symlink_to(path)
+    output.write("--html", link, "before")
+    with room_for(4), pytest.raises(ConfigError, match=r"--html \S+ cannot be written: File too"):
+        output.write("--html", link, "what comes after")
+    assert path.read_text() == "before"
+    assert sorted(tmp_path.iterdir()) == [link, path]
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize("number_column", [None, 0, 2])
