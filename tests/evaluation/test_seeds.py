@@ -1,0 +1,45 @@
+"""Means over seeds and the test of their difference speak of the same thing."""
+
+import random
+
+from seq2seq.evaluation.seeds import score_seeds
+from seq2seq.evaluation.significance import compare_seeds
+
+DRAW = random.Random(1)
+REFERENCES = [" ".join(DRAW.choices("abcdefghijklmnopqrstuvw", k=12)) for _ in range(100)]
+
+
+def without(share: float, seed: int) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(w for w in line.split() if draw.random() > share) for line in REFERENCES]
+
+
+def longer(words: str) -> list[str]:
+    return [f"{line} {words}" for line in REFERENCES]
+
+
+def test_a_test_that_finds_the_opposite_of_the_means_shows_nothing() -> None:
+    """BLEU's brevity penalty is of all translations together: long ones make up for short ones."""
+    uneven = [without(0.25, 1), longer("x y z")]
+    short = [without(0.15, 2), without(0.15, 3)]
+    base, other = compare_seeds(
+        {"uneven": uneven, "short": short}, [REFERENCES], metrics=["bleu"], resamples=100
+    )
+    assert other.value < base.value
+    assert other.p_value is not None
+    assert other.p_value < 0.025
+    configs = {name: dict(enumerate(each)) for name, each in (("a", uneven), ("b", short))}
+    first, second = score_seeds(configs, REFERENCES, metrics=["bleu"], resamples=100)
+    assert second.mean > first.mean
+    assert (first.p_value, second.p_value) == (None, 1.0)
+
+
+def test_where_both_agree_p_is_that_of_the_test() -> None:
+    systems = {"a": [without(0.3, 1), without(0.3, 2)], "b": [without(0.1, 3), without(0.1, 4)]}
+    found = score_seeds(
+        {name: dict(enumerate(each)) for name, each in systems.items()}, REFERENCES, resamples=100
+    )
+    tested = compare_seeds(systems, [REFERENCES], resamples=100)
+    assert [score.p_value for score in found] == [score.p_value for score in tested]
+    assert found[1].p_value is not None
+    assert found[1].p_value < 0.025
