@@ -156,8 +156,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Trial]:
-    """All trials; a test whose scores are gone is to be done again. A configuration that has changed
-    since one of its trainings began, that cannot be read, or that has no test set, is an error."""
+    """All trials; a test whose scores are gone is to be done again. A configuration that cannot be
+    read, has no test set, or has changed since one of its trainings began, is an error."""
     names = [config.stem for config in configs]
     if len(set(names)) < len(names):
         raise ConfigError(
