@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import asdict
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -17,6 +18,7 @@ from seq2seq.evaluation.comparison import (
     measured,
 )
 from seq2seq.evaluation.differences import differences, marked, sentence_chrf
+from seq2seq.evaluation.significance import compare
 from seq2seq.evaluation.words import scored_words, tokens, word_scores
 
 
@@ -167,6 +169,40 @@ SYSTEMS = {
     "base": ["the cat on the mat", "it rains", "we saw", "go now", "is late"] * 4,
     "new": ["the cat sat on a mat", "it rains", "we saw a boat", "", "it is late"] * 4,
 }
+
+
+def test_a_comparison_in_depth_has_the_scores_of_a_comparison_with_the_same_settings() -> None:
+    references = [["Der Hund schläft tief.", "我们今天去学校。"] * 4]
+    systems = {
+        "a": ["der hund schläft fest.", "我们今天去学校。"] * 4,
+        "b": ["Der Hund schläft tief.", "我们明天去公园。"] * 4,
+    }
+    how: dict[str, Any] = {"lowercase": True, "paired": "randomization", "resamples": 20}
+    deep = compare_in_depth(systems, references, target_lang="zh", metrics=["bleu", "ter"], **how)
+    assert deep.scores == compare(systems, references, "zh", ["bleu", "ter"], **how)
+    assert deep.sure == 0.05
+    assert all(
+        "tok:zh" in group.scores[0].signature for each in deep.groupings for group in each.groups
+    )
+
+
+def test_words_are_counted_in_the_references_and_lengths_in_the_sources_if_there_are_some() -> None:
+    references = [["Hund Hund Katze", "Hund Maus Maus"]]
+    systems = {"a": references[0]}
+    alone = compare_in_depth(systems, references, resamples=0)
+    assert (alone.seen_in, alone.groupings[0].title) == (
+        "the references",
+        "Length of the reference, in words",
+    )
+    assert [group.label for group in alone.groupings[1].groups] == ["0", "1"]  # Katze, once
+    train = ["Hund"] * 10 + ["Katze"] * 9
+    trained = compare_in_depth(systems, references, ["a b c d", "a b"], train, resamples=0)
+    assert (trained.seen_in, trained.groupings[0].title) == (
+        "training",
+        "Length of the source, in words",
+    )
+    assert [group.label for group in trained.groupings[0].groups] == ["2", "4"]
+    assert [group.label for group in trained.groupings[1].groups] == ["1", "2+"]
 
 
 def test_a_comparison_scores_every_group_and_all_of_it_is_plain_data() -> None:
