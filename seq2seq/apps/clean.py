@@ -9,7 +9,7 @@ Files appear complete or not at all; those named .gz or .zst are packed. A devic
 import argparse
 import sys
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from seq2seq.apps.corpus_flags import (
@@ -23,7 +23,7 @@ from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
 from seq2seq.data.corpus import files_of
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import PACKERS
-from seq2seq.data.output import check_not_taken, in_place
+from seq2seq.data.output import check_not_taken, in_place, replacing
 from seq2seq.errors import ConfigError
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\r": r"\r", "\n": r"\n"})
@@ -71,8 +71,6 @@ def run(args: argparse.Namespace) -> None:
     limits = limits_of(args)
     files = corpus_files("SRC TGT", args.corpus, args)
     _check(args, files_of(files, src_lang=args.src_lang, tgt_lang=args.tgt_lang))
-    # A link stays one: what it leads to is replaced.
-    outputs = [x if in_place(x) else x.resolve() for x in (*args.output, args.rejected)]
     cleaning = Cleaning(
         files=files,
         rules=args.rules,
@@ -80,19 +78,17 @@ def run(args: argparse.Namespace) -> None:
         languages=(args.src_lang, args.tgt_lang),
         limits=limits,
     )
-    unfinished = {
-        path: path.with_name(f".{path.name}.unfinished") for path in outputs if not in_place(path)
-    }
+    src, tgt = args.output
+    outputs = [("--output", src), ("--output", tgt), ("--rejected", args.rejected)]
     try:
-        counts = _sort(cleaning, outputs, [unfinished.get(path, path) for path in outputs])
-        for output, path in unfinished.items():
-            path.replace(output)
+        with ExitStack() as held:
+            unfinished = [
+                path if in_place(path) else held.enter_context(replacing(path, f"{flag} {path}"))
+                for flag, path in outputs
+            ]
+            counts = _sort(cleaning, [path for _, path in outputs], unfinished)
     except OSError as error:
         raise ConfigError(f"the outputs cannot be written: {error}.") from None
-    finally:
-        for path in unfinished.values():
-            with suppress(OSError):
-                path.unlink()
     total = counts.total()
     for name in NAMES:
         if counts[name]:

@@ -18,7 +18,7 @@ def build_once(target: Path) -> Iterator[Path | None]:
     `target` appears when the block ends without an exception. Processes that ask at the same time
     wait for the one that builds; what a killed build left behind is removed by the next.
     """
-    if target.exists():
+    if os.path.exists(target):  # False, too, where that may not be known
         yield None
         return
     unfinished = target.with_name(f"{target.name}.unfinished")

@@ -173,7 +173,7 @@ def read_po(path: str, sides: Sides) -> Iterator[Pair]:
             with plain.open(encoding=encoding) as lines:
                 _check_strings(lines, path)
             entries = polib.pofile(str(plain), encoding=encoding)
-        except (OSError, UnicodeError) as error:
+        except (OSError, UnicodeError, LookupError) as error:  # an encoding of another kind
             said = str(error).replace(f"{plain} ", "").replace(str(plain), path)
             raise CorpusError(f"{path} is no gettext file: {said}.") from None
     theirs = [(entries.metadata.get("Language", ""), "")]

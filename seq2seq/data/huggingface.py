@@ -41,8 +41,9 @@ def load(name: str, split: str) -> Any:
             hub_name, _, configuration = name.partition(":")
             return datasets.load_dataset(hub_name, configuration or None, split=split)
         loaded = datasets.load_from_disk(name)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise CorpusError(f"hf:{name} cannot be loaded: {str(error).splitlines()[0]}") from None
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise CorpusError(f"hf:{name} cannot be loaded: {said}") from None
     if not isinstance(loaded, datasets.DatasetDict):
         return loaded
     if split not in loaded:

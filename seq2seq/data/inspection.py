@@ -151,7 +151,7 @@ class _Inspection:
 
     def _findings(self, other_translations: int) -> Iterator[Finding]:
         train = self.role == "train"
-        if not self.full:
+        if not self.full and (self.pairs or not self.seen.pairs):  # not all behind the parting
             yield self._finding("no-pairs", "no pair has text on both sides", _Count(), spoils=-1)
         for name, rule in RULES.items():
             spoils = rule.spoils_above if train else rule.spoils_evaluation_above
@@ -162,7 +162,7 @@ class _Inspection:
             yield self._finding("several-targets", says, _Count(other_translations), warns=NEVER)
         for name, kind in KINDS.items():
             exact = self.counts[name.removesuffix("-folded")].count
-            if name.endswith("-folded") and self.counts[name].count == exact:
+            if name.endswith("-folded") and self.counts[name].count <= exact:
                 continue  # says nothing new
             yield from self._some(name, kind.says, warns=kind.warns_above, spoils=kind.spoils_above)
         for side, name in zip(self.sides, ("source", "target"), strict=True):

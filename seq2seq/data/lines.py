@@ -6,6 +6,7 @@ that split there would misalign everything that follows.
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -92,8 +93,7 @@ def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
 
 def is_pipe(path: str | Path) -> bool:
     """Whether it gives its text once: there, and neither a file nor a folder."""
-    path = Path(path)
-    return path.exists() and not (path.is_file() or path.is_dir())
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def refuse_pipe(path: str | Path) -> None:

@@ -22,7 +22,7 @@ Settings = Mapping[str, str]
 def in_place(path: Path) -> bool:
     """Whether it is there and no regular file: a device or a pipe takes what is written, and stays
     what it is."""
-    return path.exists() and not path.is_file()
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def check_folder(setting: str, path: Path) -> None:
@@ -34,8 +34,8 @@ def check_folder(setting: str, path: Path) -> None:
 def check_not_taken(setting: str, path: Path, taken: Iterable[str | Path | None]) -> None:
     """ConfigError where a file to write is one of those that are read, or written already; None
     stands for standard input or output."""
-    others = {Path(other).resolve() for other in taken if other is not None}
-    if path.resolve() in others and not in_place(path):
+    others = {os.path.realpath(other) for other in taken if other is not None}
+    if os.path.realpath(path) in others and not in_place(path):
         raise ConfigError(f"{setting} {path} is read or written already; choose another file.")
 
 
@@ -47,10 +47,19 @@ def write(setting: str, path: Path, content: str | bytes) -> None:
         if in_place(path):
             path.write_bytes(content)
             return
-        path = path.resolve()  # a link stays one
-        unfinished = _beside(path, "unfinished")
-        try:
+        with replacing(path, f"{setting} {path}") as unfinished:
             unfinished.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path, name: str) -> Iterator[Path]:
+    """The file to write in its place, gone if the block fails; ConfigError with the `name` while
+    another process writes the same file. A link stays one: what it leads to is replaced."""
+    path = Path(os.path.realpath(path))
+    unfinished = _beside(path, "unfinished")
+    with _locked(unfinished, name):
+        try:
+            yield unfinished
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -129,7 +138,7 @@ def open_output(
         with device:
             yield Output(device, name)
         return
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     unfinished, made_with = _beside(path, "unfinished"), _beside(path, "settings")
     with ExitStack() as held:
         with writing(name):

@@ -47,7 +47,8 @@ class PairStore(Sequence[Pair]):
         return len(self._sides[0][1]) - 1
 
     def __getitem__(self, index: int) -> Pair:  # type: ignore[override]
-        return Pair(*(self._text(side, index) for side in range(2)))
+        place = range(len(self))[index]
+        return Pair(*(self._text(side, place) for side in range(2)))
 
     def __reduce__(self) -> tuple[object, ...]:
         return PairStore, (self.folder,)  # a worker process maps the files for itself

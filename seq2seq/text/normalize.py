@@ -19,18 +19,20 @@ def clean(text: str) -> str:
 
 def fold(sentence: str) -> str:
     """The letters, vowel signs and digits alone, in one case and one Unicode spelling (NFKC)."""
-    spelled = unicodedata.normalize("NFKC", sentence.casefold())
+    spelled = unicodedata.normalize("NFKC", sentence.casefold()).casefold()  # NFKC of ℃ is °C
     return "".join(filter(_is_said, spelled))
 
 
 @cache
 def _is_said(character: str) -> bool:
-    """Vowel signs are marks that are no accents, which have a combining class, nor change how the
-    character before them is drawn (variation selectors, enclosing marks)."""
-    vowel_sign = unicodedata.category(character) in ("Mc", "Mn") and not (
-        unicodedata.combining(character) or "VARIATION" in unicodedata.name(character, "")
-    )
-    return character.isalnum() or vowel_sign
+    """Vowel signs are marks that are no accents, which have a combining class as a few vowel signs
+    do, nor change how the character before them is drawn (variation selectors, enclosing marks)."""
+    if unicodedata.category(character) not in ("Mc", "Mn"):
+        return character.isalnum()
+    name = unicodedata.name(character, "")
+    if unicodedata.combining(character):
+        return "VOWEL SIGN" in name or "THAI CHARACTER SARA" in name
+    return "VARIATION" not in name
 
 
 def shortened(text: str, longest: int = 80) -> str:

@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from seq2seq.text.scripts import script_of
 
-# After a full stop and what closes around it if a space follows, or after a CJK one anywhere.
-_SENTENCE_ENDS = re.compile(r"[.!?…]+[\"'»”’)\]]*(?=\s)|[。｡\uff01\uff1f]+[」』”’\uff09]*")
+# After a full stop and what closes around it if a space follows, or after a CJK one anywhere. A run
+# of full stops is looked at once, not from each of its places.
+_SENTENCE_ENDS = re.compile(
+    r"(?<![.!?…])[.!?…]++[\"'»”’)\]]*+(?=\s)|[。｡\uff01\uff1f]+[」』”’\uff09]*"
+)
 _SPACES = re.compile(r"\s")
 # As converted OPUS-MT models read it, >>fra<<, or as in Johnson et al. (2017), <2fr>.
 _LANGUAGE_TAG = re.compile(r"\s*(?:>>[^\s<>]+<<|<2[^\s<>]+>)\s+(?=\S)")

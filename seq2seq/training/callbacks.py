@@ -269,14 +269,19 @@ class CleanStop(Callback):
 
 
 class ProgressBar(TQDMProgressBar):
-    """Lightning's bar, without its version number, and quiet in log files."""
+    """Lightning's bar, quiet in log files.
+
+    It is told numbers when it is drawn: what is logged with `prog_bar=True`, Lightning makes a
+    number of in every step, for which it waits for the device.
+    """
+
+    SHOWN = ("loss", "grad_norm", "lr", "tokens_per_second", "val_ppl", "val_bleu")
 
     def __init__(self) -> None:
-        super().__init__(refresh_rate=10 if sys.stderr.isatty() else 200)
+        super().__init__(refresh_rate=25 if sys.stderr.isatty() else 200)
 
     def get_metrics(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        metrics = super().get_metrics(trainer, pl_module)
-        metrics.pop("v_num", None)
-        return metrics
+        known = trainer.callback_metrics
+        return {name: float(known[name]) for name in self.SHOWN if name in known}

@@ -178,7 +178,7 @@ class TranslationModule(pl.LightningModule):
         tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
         self.step_tokens = self.step_tokens + tokens
         self.throughput.count(parts)
-        self.log("loss", total * self._loss_unit / tokens, prog_bar=True)
+        self.log("loss", total * self._loss_unit / tokens)
         if not isinstance(self.trainer.strategy.model, DistributedDataParallel):
             return total.requires_grad_()
         # The gradients of all processes are averaged when each parameter has got this zero.
@@ -265,16 +265,16 @@ class TranslationModule(pl.LightningModule):
         self.grad_norms.append(norm)
         # A fused optimizer looks at this on the device, and then changes nothing.
         optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
-        self.log("grad_norm", norm, prog_bar=True)
+        self.log("grad_norm", norm)
         # A number would be sent to the device, which would have to be waited for.
-        self.log("lr", torch.tensor(optimizer.param_groups[0]["lr"]), prog_bar=True)
+        self.log("lr", torch.tensor(optimizer.param_groups[0]["lr"]))
 
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         stepped = (batch_index + 1) % self.trainer.accumulate_grad_batches == 0
         if stepped and self.global_step % every == 0:
             rate, padding = self.throughput.measured()
-            self.log("tokens_per_second", rate * self.trainer.world_size, prog_bar=True)
+            self.log("tokens_per_second", rate * self.trainer.world_size)
             self.log("padding", padding)
             self.throughput.restart()
 
@@ -324,7 +324,7 @@ class TranslationModule(pl.LightningModule):
         bleu = self.validation_bleu.compute().float()
         self.validation_loss.reset()
         self.validation_bleu.reset()
-        self.log_dict({"val_ppl": perplexity, "val_bleu": bleu}, prog_bar=True)
+        self.log_dict({"val_ppl": perplexity, "val_bleu": bleu})
         where = f"step {self.global_step}: " if self.trainer.state.fn == "fit" else ""
         rank_zero_info(f"{where}validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}")
 

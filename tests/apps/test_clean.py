@@ -13,6 +13,7 @@ from toy_corpora import Pairs, latin, write
 from seq2seq.cli import main
 from seq2seq.data.cleaning import NAMES
 from seq2seq.data.lines import read_lines
+from seq2seq.data.output import replacing
 
 OUTPUTS = ["--output", "out.src", "out.tgt", "--rejected", "rejected.tsv"]
 COMMAND = ["clean", "in.src", "in.tgt", *OUTPUTS]
@@ -182,6 +183,18 @@ def test_a_pipe_takes_the_rejected_pairs_and_stays_a_pipe(folder: Path) -> None:
     devices = ["--output", os.devnull, os.devnull, "--rejected", os.devnull]
     assert main(["clean", "in.src", "in.tgt", *devices]) == 0
     assert Path(os.devnull).is_char_device()
+
+
+def test_what_another_command_writes_is_left_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, "in", HEALTHY)
+    with replacing(Path("out.tgt"), "the other") as unfinished:
+        unfinished.write_text("theirs\n")
+        assert main(COMMAND) == 2
+        assert "--output out.tgt is being written by another command" in capsys.readouterr().err
+    assert Path("out.tgt").read_text() == "theirs\n"
+    assert sorted(os.listdir()) == ["in.src", "in.tgt", "out.tgt"]
 
 
 def test_a_line_break_inside_a_segment_cannot_shift_the_sides(folder: Path) -> None:

@@ -559,6 +559,10 @@ def test_po_says_its_own_encoding(tmp_path: Path) -> None:
         (b"<tmx/>\n", r"Syntax error in po file \(line 1\)"),
         (b'msgid "a"\nmsgstr "b" "c"\n', r"\(line 2\): unescaped double quote"),
         (b'msgid "a"\nmsgstr "\xff"\n', "can't decode byte 0xff"),
+        (
+            b'msgid ""\nmsgstr "Content-Type: text/plain; charset=hex\\n"\n',
+            "no text encoding|'hex' is not",
+        ),
     ],
     ids=repr,
 )

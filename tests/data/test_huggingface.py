@@ -72,7 +72,8 @@ def test_a_folder_that_holds_no_dataset_is_named(tmp_path: Path) -> None:
 
 def hub(**functions: Any) -> SimpleNamespace:
     """Takes the place of `datasets`, so that no test asks the network."""
-    return SimpleNamespace(exceptions=SimpleNamespace(DatasetsError=RuntimeError), **functions)
+    exceptions = SimpleNamespace(DatasetsError=type("DatasetsError", (Exception,), {}))
+    return SimpleNamespace(exceptions=exceptions, **functions)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,25 @@ def test_a_name_is_looked_up_with_its_configuration_and_split(
     with pytest.raises(CorpusError) as raised:
         list(stream_pairs(CorpusFiles(path=path, split="dev")))
     assert str(raised.value) == f"{path} cannot be loaded: asked for {asked} dev"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("Dataset scripts are no longer supported"), "Dataset scripts are no longer"),
+        (ValueError(), "ValueError"),
+    ],
+    ids=repr,
+)
+def test_whatever_stops_a_dataset_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def load_dataset(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "datasets", hub(load_dataset=load_dataset))
+    with pytest.raises(CorpusError, match=f"^hf:a/b cannot be loaded: {said}"):
+        list(stream_pairs(CorpusFiles(path="hf:a/b")))
 
 
 def test_without_the_package_the_error_says_what_to_install(

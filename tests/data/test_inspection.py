@@ -149,6 +149,14 @@ def test_case_and_punctuation_do_not_hide_an_overlap(tmp_path: Path) -> None:
     }
 
 
+def test_folding_that_finds_less_is_not_told(tmp_path: Path) -> None:
+    """Where there is neither letter nor digit, nothing is left to compare."""
+    shared = [HEALTHY[0], ("!!!", "???")]
+    _, test = reports(tmp_path, [*HEALTHY, shared[1]], [*shared, *ELSEWHERE])
+    found = {f.name: f.count for f in test.findings if f.name.startswith("overlap")}
+    assert found == {"overlap-pair": 2, "overlap-source": 2, "overlap-target": 2}
+
+
 def test_one_side_in_train_is_no_pair_in_train(tmp_path: Path) -> None:
     mixed = [(HEALTHY[n][0], ELSEWHERE[n][1]) for n in range(2)]
     _, test = reports(tmp_path, HEALTHY, [*ELSEWHERE[2:], *mixed])
@@ -185,6 +193,16 @@ def test_a_missing_line_is_told_with_both_counts_and_the_place(tmp_path: Path) -
     assert abs(place - 400) <= 3
     assert report.pairs == place - 1
     assert (report.src.lines, report.tgt.lines) == (600, 599)
+
+
+def test_sides_that_part_at_the_first_line_are_said_to_do_that_alone(tmp_path: Path) -> None:
+    src, tgt = write(tmp_path, "train", HEALTHY)
+    text = Path(tgt).read_text(encoding="utf-8")
+    Path(tgt).write_text(f"Table of contents\n{text}", encoding="utf-8")
+    (report,) = inspect(Plan(train=CorpusFiles(src=src, tgt=tgt)))
+    (found,) = report.findings
+    assert found.name == "line-counts"
+    assert "near line 1:" in found.says
 
 
 def test_inspection_goes_on_behind_undecodable_bytes(tmp_path: Path) -> None:

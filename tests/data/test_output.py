@@ -69,6 +69,26 @@ def test_a_file_written_at_once_is_whole_or_the_one_before(tmp_path: Path) -> No
     assert link.is_symlink()
 
 
+def test_a_file_that_is_written_at_once_is_written_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    with output.replacing(path, "--html page.html") as unfinished:
+        unfinished.write_text("one")
+        with pytest.raises(ConfigError, match=r"^--html \S+ is being written by another command"):
+            output.write("--html", path, "two")
+    assert path.read_text() == "one"
+    output.write("--html", path, "two")
+    assert path.read_text() == "two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_that_leads_nowhere_but_to_itself_is_replaced(tmp_path: Path) -> None:
+    for one, other in (("a", "b"), ("b", "a")):
+        (tmp_path / one).symlink_to(other)
+    check_not_taken("--html", tmp_path / "a", [])
+    output.write("--html", tmp_path / "a", "text")
+    assert (tmp_path / "a").read_text() == "text"
+
+
 @pytest.mark.parametrize("number_column", [None, 0, 2])
 def test_a_file_killed_at_any_byte_goes_on_to_the_same_file(
     tmp_path: Path, number_column: int | None

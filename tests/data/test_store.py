@@ -20,7 +20,7 @@ from seq2seq.config import SubwordConfig
 from seq2seq.data import store as store_module
 from seq2seq.data.corpus import CorpusFiles, Pair
 from seq2seq.data.store import PairStore, lengths_of, store_of
-from seq2seq.errors import CorpusError
+from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.text.subwords import Subwords, train_subwords
 
 PAIRS = random_pairs(300)
@@ -51,6 +51,8 @@ def test_a_store_is_the_list_of_pairs_it_was_made_of(
     pairs = [Pair(*text) for text in texts]
     found = stored(pairs, tmp_path_factory.mktemp("stores") / "store")
     assert list(found) == pairs
+    assert list(reversed(found)) == pairs[::-1]
+    assert [found[-n] for n in range(1, len(pairs) + 1)] == pairs[::-1]
     assert len(found) == len(pairs)
     assert list(pickle.loads(pickle.dumps(found))) == pairs
 
@@ -92,6 +94,11 @@ def test_other_content_and_sides_swapped_are_other_stores(tmp_path: Path) -> Non
     changed = store_of(corpus_files(tmp_path, [*PAIRS[:-1], Pair("tosu", "kare")]), cache, print)
     assert changed[len(PAIRS) - 1] == ("tosu", "kare")
     assert len(stores_in(cache)) == 3
+
+
+def test_a_cache_whose_name_is_too_long_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^data\.cache: \S+xxx/digests cannot be written to"):
+        store_of(corpus_files(tmp_path, PAIRS), tmp_path / ("x" * 300), str)
 
 
 def test_a_corpus_that_cannot_be_read_leaves_no_store(tmp_path: Path) -> None:

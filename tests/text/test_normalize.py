@@ -62,6 +62,11 @@ def test_cleaning_twice_is_cleaning_once() -> None:
         ("পড়া", "পড়ে", False),
         ("ทำ", "ทา", False),
         ("ตี", "ตู", False),
+        ("ดุ", "ดู", False),  # with combining classes, as all of the next
+        ("ຄຸ", "ຄູ", False),
+        ("\u0f40\u0f72", "\u0f40\u0f74", False),  # Tibetan
+        ("20 ℃", "20 °c", True),
+        ("Brand™", "BrandTM", True),
     ],
     ids=ascii,
 )

@@ -25,6 +25,15 @@ def test_pieces_fit_and_nothing_but_white_space_is_lost(seed: int) -> None:
     assert all(piece == piece.strip() for piece in pieces)
 
 
+def test_a_long_run_of_full_stops_is_looked_at_once() -> None:
+    """Looked at from each of its places, these would take minutes."""
+    dots = "." * 100_000
+    assert [text for _, text in split(f"{dots}x{dots}", shorter_than(150_000))] == [
+        dots,
+        f"x{dots}",
+    ]
+
+
 PARK = "我们去公园。"
 
 
