@@ -30,7 +30,7 @@ from seq2seq.config import PAD_ID, Dropout, ModelConfig, SearchConfig, SubwordCo
 from seq2seq.data.batch import Batch
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.training.datamodule import CorpusDataModule
-from seq2seq.training.hardware import precision_for
+from seq2seq.training.hardware import cpu_name, precision_for
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
 
@@ -82,11 +82,11 @@ class Stopwatch(Callback):
         if self.done == self.begin:
             self._since = self._now()
         if self.done == self.end:
-            now = self._now()
-            self.seconds, self._since = now - self._since, now
+            self.seconds = self._now() - self._since
             for part in self.batches:
                 self.tokens += int(part.tgt_lens.sum())
                 self.flops += training_flops(self.config, part.src_lens, part.tgt_lens)
+            self._since = self._now()
 
 
 def training_flops(config: ModelConfig, src_lens: Tensor, tgt_lens: Tensor) -> int:
@@ -216,16 +216,17 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
     device = trainer.strategy.root_device
     low = "bf16" in str(trainer.precision)
     seconds, phases = watch.seconds, sum(watch.phases.values())
+    memory = peak_memory(device)  # before the large matrices
     return {
         "seconds": seconds,
         "tokens": watch.tokens,
         "precision": str(trainer.precision),
-        "device": str(device),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "parameters": sum(p.numel() for p in module.network.parameters()),
         "shares": {phase: watch.phases[phase] / phases for phase in PHASES},
         "flops_per_second": watch.flops / seconds,
         "matmul_flops_per_second": matmul_rate(device, torch.bfloat16 if low else torch.float32),
-        "peak_memory_bytes": peak_memory(device),
+        "peak_memory_bytes": memory,
     }
 
 
@@ -235,6 +236,7 @@ def plain(args: argparse.Namespace) -> dict[str, Any]:
     data = data_for(args)
     trainer = trainer_for(args, 1)
     device = trainer.strategy.root_device
+    data.trainer = trainer  # which says that it is a GPU
     data.prepare_data()
     data.setup("fit")
     data.start_id = 2

@@ -82,7 +82,7 @@ def measure(settings: dict[str, str]) -> Found:
     load_seconds = time.perf_counter() - begin
     translator.translate(lines[:50])
     seconds, translations = min(timed(lines, translator) for _ in range(2))
-    memory = peak_memory()
+    memory = peak_memory(settings["device"])
     single = load(workers=1)
     single.translate(lines[:5])
     return {
@@ -94,8 +94,10 @@ def measure(settings: dict[str, str]) -> Found:
     }
 
 
-def peak_memory() -> int:
-    """Bytes of this process and of its workers, which end here."""
+def peak_memory(device: str) -> int:
+    """Bytes on the GPU, or of this process and of its workers, which end here."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
     workers = multiprocessing.active_children()
     for worker in workers:
         worker.terminate()

@@ -7,6 +7,9 @@ import torch
 
 Result = TypeVar("Result")
 
+SAID = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""By torch's allocator on a CPU; by CUDA itself and Triton; by cuBLAS."""
+
 
 def attempt(work: Callable[[], Result]) -> Result | None:
     """What `work` returns; None if memory did not suffice. Whatever it made is free afterwards."""
@@ -21,6 +24,7 @@ def attempt(work: Callable[[], Result]) -> Result | None:
 
 
 def ran_out(error: Exception) -> bool:
-    """Of memory, on a GPU or (where torch has no type of its own for it) on the CPU."""
-    kinds = (MemoryError, torch.OutOfMemoryError)
-    return isinstance(error, kinds) or "can't allocate memory" in str(error)
+    """Of memory: torch has a type of its own only for what it allocates itself on a GPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(said in str(error) for said in SAID)

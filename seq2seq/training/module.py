@@ -5,6 +5,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import check_tokenizer, evaluate
+from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
@@ -38,7 +40,7 @@ from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
 from seq2seq.training.optimizer import optimizer_of, prefer_settings
-from seq2seq.training.parts import Parts
+from seq2seq.training.parts import Parts, halves, too_large
 from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
@@ -155,6 +157,8 @@ class TranslationModule(pl.LightningModule):
     def _try_longest(self) -> None:
         """Find out before the first step what fits, with the optimizer's moments in memory."""
         rows, longest = self.data.largest_part
+        if self.recipe.compile:
+            self._compile_for_any_shape(longest)
         ids = torch.full((rows, longest), EOS_ID, device=self.device)
         lens = ids.new_full((rows,), longest)
         made = self.trainer.optimizers[0].state
@@ -162,8 +166,21 @@ class TranslationModule(pl.LightningModule):
             torch.empty_like(p) for p in self.parameters() if p not in made for _ in range(2)
         ]
         with self.trainer.precision_plugin.forward_context():
-            self._learn([Batch(ids, lens, ids, ids, lens)])
+            self._learn([Batch(ids, lens, ids.clone(), ids, lens)])
         del moments
+        self.zero_grad()
+
+    def _compile_for_any_shape(self, longest: int) -> None:
+        """One graph for the pilot and all batches: torch takes for always equal what is equal in
+        the first batch, and a table of sinusoids that grows inside would be another graph."""
+        rows, src, tgt = 5, 16, 24
+        first = torch.zeros(1, dtype=torch.int64, device=self.device)
+        for positions in (self.network.src_positions, self.network.tgt_positions):
+            positions(first, longest)
+        ids = torch.full((rows, tgt), EOS_ID, device=self.device)
+        src_lens, tgt_lens = ids.new_full((rows,), src), ids.new_full((rows,), tgt)
+        with self.trainer.precision_plugin.forward_context():
+            self._learn([Batch(ids[:, :src].clone(), src_lens, ids.clone(), ids, tgt_lens)])
         self.zero_grad()
 
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
@@ -315,9 +332,17 @@ class TranslationModule(pl.LightningModule):
         }
 
     def _validation_loss(self, batch: Batch) -> Tensor:
-        """Sum over target tokens."""
-        logits = self.network.project(self.network(batch.src, batch.src_lens, batch.tgt_in))
-        return cross_entropy_sum(logits, batch.tgt_out)
+        """Sum over target tokens; of halves, where the whole does not fit into memory."""
+        loss = attempt(partial(self._whole_validation_loss, batch))
+        if loss is not None:
+            return loss
+        if len(batch.src) == 1:
+            raise ConfigError(too_large(batch))
+        return torch.stack([self._validation_loss(half) for half in halves(batch)]).sum()
+
+    def _whole_validation_loss(self, batch: Batch) -> Tensor:
+        hidden = self.network.forward(*batch[:3])  # what is compiled is compiled for training
+        return cross_entropy_sum(self.network.project(hidden), batch.tgt_out)
 
     def on_validation_epoch_end(self) -> None:
         perplexity = self.validation_loss.compute().exp()

@@ -62,10 +62,7 @@ class Parts:
 
     def _shrink(self, part: Batch) -> None:
         if len(part.src) == 1:
-            raise ConfigError(
-                f"a sentence of {positions(part)} subwords alone does not fit into memory; lower "
-                f"data.max_length, or use a smaller model."
-            )
+            raise ConfigError(too_large(part))
         self.limit = max(positions(half) for half in halves(part))
         warnings.warn(
             f"out of memory with {positions(part)} positions; going on with parts of "
@@ -78,6 +75,14 @@ class Parts:
 def positions(part: Batch) -> int:
     """Rows times the longer side, padding counted."""
     return len(part.src) * max(part.src.shape[1], part.tgt_out.shape[1])
+
+
+def too_large(part: Batch) -> str:
+    """Of a part of one sentence."""
+    return (
+        f"a sentence of {positions(part)} subwords alone does not fit into memory; lower "
+        f"data.max_length, or use a smaller model."
+    )
 
 
 def halves(part: Batch) -> tuple[Batch, Batch]:

@@ -21,7 +21,7 @@ class Questions(TorchDispatchMode):
     """Where numbers were asked for, of each step."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.step, self.places = 0, dict[int, list[str]]()
 
     def __torch_dispatch__(
