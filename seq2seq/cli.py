@@ -50,25 +50,14 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit status."""
-    argv = sys.argv[1:] if argv is None else list(argv)
-    if not argv or argv[0] in ("-h", "--help"):
-        print(_overview())
-        return 0
-    verb, rest = argv[0], argv[1:]
-    if verb == "--version":
-        print(f"seq2seq {importlib.metadata.version('seq2seq-lightning')}")
-        return 0
     try:
-        if verb in LIGHTNING_VERBS:
-            return int(importlib.import_module("seq2seq.apps.train").main(argv))
-        if verb in VERBS:
-            app = importlib.import_module(f"seq2seq.apps.{verb}")
-            parser = Parser(prog=f"seq2seq {verb}", description=app.__doc__)
-            parser.formatter_class = argparse.RawDescriptionHelpFormatter
-            app.add_arguments(parser)
-            status = int(app.run(parser.parse_intermixed_args(rest)) or 0)
+        try:
+            status = _command(sys.argv[1:] if argv is None else list(argv))
+        except SystemExit:  # of --help, say
             _flush()
-            return status
+            raise
+        _flush()
+        return status
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -80,18 +69,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        full = error.errno in NO_ROOM
+        if not (full or error.filename):
             raise
         where = f"{error.filename}: " if error.filename else ""
-        print(
-            f"error: {where}{error.strerror}; what was finished before is kept. Make room, and "
-            f"start again or go on.",
-            file=sys.stderr,
-        )
+        advice = "; what was finished before is kept. Make room, and start again or go on."
+        print(f"error: {where}{error.strerror}{advice if full else '.'}", file=sys.stderr)
         return 2
+
+
+def _command(argv: Sequence[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    verb, rest = argv[0], argv[1:]
+    if verb == "--version":
+        print(f"seq2seq {importlib.metadata.version('seq2seq-lightning')}")
+        return 0
+    if verb in LIGHTNING_VERBS:
+        return int(importlib.import_module("seq2seq.apps.train").main(argv))
+    if verb in VERBS:
+        app = importlib.import_module(f"seq2seq.apps.{verb}")
+        parser = Parser(prog=f"seq2seq {verb}", description=app.__doc__)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        app.add_arguments(parser)
+        return int(app.run(parser.parse_intermixed_args(rest)) or 0)
     choices = ", ".join([*LIGHTNING_VERBS, *VERBS])
-    print(f"error: unknown command {verb!r}; choose one of {choices}.", file=sys.stderr)
-    return 2
+    raise ConfigError(f"unknown command {verb!r}; choose one of {choices}.")
 
 
 def _flush() -> None:

@@ -1,5 +1,6 @@
 """The command line: verbs, help, and one line for every mistake."""
 
+import os
 import re
 import runpy
 import subprocess
@@ -108,6 +109,30 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m seq2seq evaluate {text} {text} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "evaluate --help"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_takes_is_no_traceback(arguments: str, unbuffered: str) -> None:
+    command = f"{sys.executable} -m seq2seq {arguments}"
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    for end, lines in ((" | true", 0), (" > /dev/full", 1)):
+        done = subprocess.run(
+            ["bash", "-c", command + end],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+        )
+        assert done.stderr.startswith("error: standard output") or not done.stderr
+        assert done.stderr.count("\n") <= lines, "argparse says nothing"
+
+
+def test_a_name_that_is_too_long_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 300
+    for arguments in (["info", long], ["plot", long], ["average", long], ["experiment", long]):
+        assert main(arguments) == 2
+        assert one_line_error(capsys).endswith("File name too long.\n")
 
 
 @pytest.mark.parametrize("verb", LIGHTNING_VERBS)

@@ -5,6 +5,7 @@ The mean of a few checkpoints is often a little better than any one of them (Jun
 """
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,13 +46,13 @@ def run(args: argparse.Namespace) -> None:
     default = args.run / "model-averaged"
     output = args.output or default
     folder = find_model(args.run)
-    if output.resolve() == default.resolve():
+    if os.path.realpath(output) == os.path.realpath(default):
         check_writable(output)
     else:
         check_new(output)
     model = load_model(folder)
     chosen = args.checkpoints or _kept_by(args)
-    if len({path.resolve() for path in chosen}) < len(chosen):
+    if len(set(map(os.path.realpath, chosen))) < len(chosen):
         raise ConfigError(f"--checkpoints {' '.join(map(str, chosen))} has the same file twice.")
     average(model, chosen)
     model = replace(model, provenance=_provenance(args.run, chosen, output))

@@ -23,7 +23,7 @@ from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
 from seq2seq.data.corpus import files_of
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import PACKERS
-from seq2seq.data.output import check_not_taken, in_place, replacing
+from seq2seq.data.output import check_output, in_place, replacing
 from seq2seq.errors import ConfigError
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\r": r"\r", "\n": r"\n"})
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
             ]
             counts = _sort(cleaning, [path for _, path in outputs], unfinished)
     except OSError as error:
-        raise ConfigError(f"the outputs cannot be written: {error}.") from None
+        raise ConfigError(f"the outputs cannot be written: {error.strerror}.") from None
     total = counts.total()
     for name in NAMES:
         if counts[name]:
@@ -107,7 +107,7 @@ def _check(args: argparse.Namespace, read: list[Path]) -> None:
     taken = [*read, *args.against]
     src, tgt = args.output
     for flag, path in (("--output", src), ("--output", tgt), ("--rejected", args.rejected)):
-        check_not_taken(flag, path, taken)
+        check_output(flag, path, taken)
         taken.append(path)
 
 

@@ -12,6 +12,7 @@ difference from HYP and a p-value: how easily equal systems differ so much by ch
 import argparse
 import dataclasses
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from seq2seq.data.formats import SENTENCE_FIELDS, json_object, read_jsonl, reader_of, text_in
 from seq2seq.data.lines import read_lines
-from seq2seq.data.output import check_not_taken, write
+from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.comparison import compare_in_depth
 from seq2seq.evaluation.metrics import METRICS
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
     paths = [args.hypotheses, *args.systems]
     if args.html is not None:
         inputs = [*paths, *args.references, args.source, args.train]
-        check_not_taken("--html", args.html, inputs)
+        check_output("--html", args.html, inputs)
     hypotheses = [list(read(path, ["translation"])) for path in paths]
     systems = dict(zip(names(paths, args.names), hypotheses, strict=True))
     references = [list(read(path, ["tgt"])) for path in args.references]
@@ -127,11 +128,11 @@ def names(paths: Sequence[str], chosen: Sequence[str] | None = None) -> list[str
                 f"different."
             )
         return list(chosen)
-    if len(set(map(Path, paths))) < len(paths):
+    parts = [Path(os.path.abspath(path)).parts for path in paths]
+    if len(set(parts)) < len(parts):
         raise ConfigError(f"--systems: {' '.join(paths)} has the same file twice.")
-    if len({Path(path).name for path in paths}) == len(paths):
-        return [Path(path).name for path in paths]
-    parts = [Path(path).parts for path in paths]
+    if len({each[-1] for each in parts}) == len(parts):
+        return [each[-1] for each in parts]
     while len({each[:1] for each in parts}) == 1:
         parts = [each[1:] for each in parts]
     while len({each[-1:] for each in parts}) == 1:

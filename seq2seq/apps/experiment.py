@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from seq2seq.config import at_least
+from seq2seq.data.corpus import CorpusFiles, stream_pairs
 from seq2seq.data.output import write, writing
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, UserError
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.evaluation.seeds import SeedScores, score_seeds
 from seq2seq.evaluation.significance import SURE, check_seed
@@ -33,6 +34,13 @@ from seq2seq.reports.experiment_page import html_page
 SIGNALS = signal.SIGINT, signal.SIGTERM
 STOPPED = {status for number in SIGNALS for status in (128 + number, -number)}
 """Statuses of a process that was asked to stop: one that caught the signal, one that did not."""
+
+
+class TestSet(NamedTuple):
+    """What must be the same for scores to be compared."""
+
+    tgt_lang: str
+    references: list[str]
 
 
 class Trial(NamedTuple):
@@ -66,6 +74,15 @@ def done(run: Path, verb: str) -> Path:
 def scored(run: Path) -> list[Path]:
     """What `test` wrote, a file for each test set."""
     return sorted((run / "test").glob("*.json"))
+
+
+def all_scored(run: Path) -> bool:
+    """Whether there is something for each test set of the run."""
+    try:
+        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    except FileNotFoundError:  # not begun
+        return False
+    return set(settings["data"]["test"]) <= {path.stem for path in scored(run)}
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -157,7 +174,8 @@ def run(args: argparse.Namespace) -> int:
 
 def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Trial]:
     """All trials; a test whose scores are gone is to be done again. A configuration that cannot be
-    read, has no test set, or has changed since one of its trainings began, is an error."""
+    read, has no test set that can be, means another one than the configurations before it by the
+    same name, or has changed since one of its trainings began, is an error."""
     names = [config.stem for config in configs]
     if len(set(names)) < len(names):
         raise ConfigError(
@@ -180,33 +198,54 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
         for seed in seeds
         for config in configs
     ]
+    known = dict[str, tuple[Path, TestSet]]()
     for config in configs:
         if any(trial.config == config and not done(trial.run, "fit").exists() for trial in trials):
-            check(config)
+            for name, found in test_sets(config).items():
+                first, same = known.setdefault(name, (config, found))
+                if found != same:
+                    raise ConfigError(other_test_set(name, str(config), str(first)))
     for config in configs:
         kept = output / config.stem / "config.yaml"
         with writing(f"--output {output}"):
             kept.parent.mkdir(parents=True, exist_ok=True)
         write("--output", kept, config.read_bytes())
     for trial in trials:
-        if not scored(trial.run):
+        if not all_scored(trial.run):
             with writing(f"--output {output}"):
                 done(trial.run, "test").unlink(missing_ok=True)
     return trials
 
 
-def check(config: Path) -> None:
-    """Raise ConfigError unless `fit` can read it and it has test sets: before the first training,
-    not after the last."""
+def test_sets(config: Path) -> dict[str, TestSet]:
+    """The test sets of a configuration, by name; ConfigError unless `fit` can read it and they can
+    be read: before the first training, not after the last."""
     parsed = read(config)
     if parsed.returncode:
         *_, said = parsed.stderr.strip().splitlines() or [f"status {parsed.returncode}"]
         raise ConfigError(f"CONFIG {config}: {said.removeprefix('error: ')}")
-    if not yaml.safe_load(parsed.stdout)["data"]["test"]:
+    data = yaml.safe_load(parsed.stdout)["data"]
+    if not data["test"]:
         raise ConfigError(
             f"CONFIG {config}: data.test is not set; name a test set there: "
             f"data: {{test: {{NAME: {{src: FILE, tgt: FILE}}}}}}."
         )
+    languages = {side: data[side] for side in ("src_lang", "tgt_lang")}
+    found = {}
+    for name, files in data["test"].items():
+        try:
+            references = [pair.tgt for pair in stream_pairs(CorpusFiles(**files), **languages)]
+        except UserError as error:
+            raise ConfigError(f"CONFIG {config}: data.test.{name}: {error}") from None
+        found[name] = TestSet(data["tgt_lang"], references)
+    return found
+
+
+def other_test_set(name: str, one: str, other: str) -> str:
+    return (
+        f"data.test: {name} is another test set for {one} than for {other}; give test sets that "
+        f"differ different names."
+    )
 
 
 def read(config: Path) -> "subprocess.CompletedProcess[str]":
@@ -255,16 +294,12 @@ def results(
     by_set: dict[str, dict[Trial, dict[str, Any]]] = {}
     for trial in trials:
         for path in scored(trial.run):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            by_set.setdefault(path.stem, {})[trial] = found
+            by_set.setdefault(path.stem, {})[trial] = _tested(path)
     for name, tested in by_set.items():
         (first, shown), *others = tested.items()
         for trial, other in others:
             if any(other[key] != shown[key] for key in ("references", "tgt_lang")):
-                raise ConfigError(
-                    f"data.test: {name} is another test set for {trial} than for {first}; give "
-                    f"test sets that differ different names."
-                )
+                raise ConfigError(other_test_set(name, str(trial), str(first)))
         translations: dict[str, dict[int, list[str]]] = {}
         for trial, each in tested.items():
             translations.setdefault(trial.config.stem, {})[trial.seed] = each["translations"]
@@ -274,6 +309,17 @@ def results(
         if baseline not in translations:
             scores = [dataclasses.replace(score, p_value=None) for score in scores]
         yield name, len(shown["references"]), scores
+
+
+def _tested(path: Path) -> dict[str, Any]:
+    """What `test` wrote of a test set."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {key: found[key] for key in ("references", "tgt_lang", "translations")}
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"{path} is damaged; remove it, and the same command tests again."
+        ) from None
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from seq2seq.apps.corpus_flags import (
 from seq2seq.data.corpus import files_of
 from seq2seq.data.findings import CorpusReport, Finding, SideReport
 from seq2seq.data.inspection import Plan, inspect
-from seq2seq.data.output import check_not_taken, write
+from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError
 from seq2seq.reports.inspection import html_page
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     for flag, output in (("--json", args.json), ("--html", args.html)):
         if output not in (None, "-"):
-            check_not_taken(flag, Path(output), taken)
+            check_output(flag, Path(output), taken)
             taken.append(Path(output))
     plan = Plan(
         train=train,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seq2seq.apps.rows import WRITERS, format_of
 from seq2seq.data.lines import PACKERS
-from seq2seq.data.output import Output, check_not_taken, open_output
+from seq2seq.data.output import Output, check_output, open_output
 from seq2seq.errors import ConfigError, UserError
 
 
@@ -42,7 +42,7 @@ def check_output_flags(args: argparse.Namespace, inputs: Iterable[str | None]) -
         if args.resume:
             raise ConfigError("--resume goes on with a file: name it with --output.")
         return
-    check_not_taken("--output", args.output, inputs)
+    check_output("--output", args.output, inputs)
     if args.output.suffix in PACKERS:
         raise ConfigError(
             f"--output {args.output}: lines are written plain, so that --resume can go on; name it "

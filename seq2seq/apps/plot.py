@@ -8,6 +8,7 @@ RUN/curves.html and RUN/curves.png, or RUN/attention.html and RUN/attention.png.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from seq2seq.apps.attention import check_number, draw_attention, examples_of
 from seq2seq.data.corpus import parallel_lines
 from seq2seq.data.lines import read_lines
-from seq2seq.data.output import check_not_taken, write
+from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError
 from seq2seq.reports import curves_page
 from seq2seq.reports.drawing import check_drawing
@@ -74,7 +75,7 @@ def draw_curves(drawn: Sequence[Panel], path: Path) -> str | bytes:
 def _outputs(args: argparse.Namespace) -> list[Path]:
     if args.output is not None:
         check_drawing("--output", args.output)
-        check_not_taken("--output", args.output, [args.attention, args.translations])
+        check_output("--output", args.output, [args.attention, args.translations])
         return [args.output]
     name = "curves" if args.attention is None else "attention"
     folder = args.runs[0] if len(args.runs) == 1 else Path()
@@ -89,7 +90,10 @@ def _outputs(args: argparse.Namespace) -> list[Path]:
 
 def _panels(runs: Sequence[Path]) -> list[Panel]:
     """Curves are named after the folders, or their whole paths where the names are the same."""
-    names = [run.resolve().name for run in runs]
+    paths = list(map(os.path.realpath, runs))
+    if len(set(paths)) < len(paths):
+        raise ConfigError(f"RUN {' '.join(map(str, runs))} has the same folder twice.")
+    names = [os.path.basename(path) for path in paths]
     if len(set(names)) < len(names):
         names = list(map(str, runs))
     return panels({name: read_log(run) for name, run in zip(names, runs, strict=True)})

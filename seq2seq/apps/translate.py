@@ -43,7 +43,7 @@ from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags, check_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.lines import decode_lines, is_pipe, open_bytes, read_lines
-from seq2seq.data.output import Output, check_folder, check_not_taken, write
+from seq2seq.data.output import Output, check_output, write
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.reports.drawing import check_drawing
 from seq2seq.text.normalize import clean
@@ -128,8 +128,7 @@ def _check_looking(args: argparse.Namespace, inputs: list[str | None]) -> None:
     """What tells where the model looks, before anything is translated."""
     if args.attention is not None:
         check_drawing("--attention", args.attention)
-        check_folder("--attention", args.attention)
-        check_not_taken("--attention", args.attention, [*inputs, args.output])
+        check_output("--attention", args.attention, [*inputs, args.output])
     for flag, wanted in (("--attention", args.attention), ("--alignment", args.alignment)):
         if wanted and args.engine != "native":
             raise ConfigError(

@@ -25,15 +25,13 @@ def in_place(path: Path) -> bool:
     return os.path.exists(path) and not os.path.isfile(path)
 
 
-def check_folder(setting: str, path: Path) -> None:
-    """ConfigError where the folder of a file to write is not there: before the work, not after."""
-    if not path.parent.is_dir():
+def check_output(setting: str, path: Path, taken: Iterable[str | Path | None]) -> None:
+    """ConfigError where a file cannot be written, or is one of those that are read, or written
+    already: before the work, not after. None stands for standard input or output."""
+    if not os.path.isdir(path.parent):
         raise ConfigError(f"{setting} {path} cannot be written: {path.parent} is no folder.")
-
-
-def check_not_taken(setting: str, path: Path, taken: Iterable[str | Path | None]) -> None:
-    """ConfigError where a file to write is one of those that are read, or written already; None
-    stands for standard input or output."""
+    if os.path.isdir(path):
+        raise ConfigError(f"{setting} {path} cannot be written: it is a folder.")
     others = {os.path.realpath(other) for other in taken if other is not None}
     if os.path.realpath(path) in others and not in_place(path):
         raise ConfigError(f"{setting} {path} is read or written already; choose another file.")

@@ -19,7 +19,7 @@ from torchmetrics import MeanMetric
 from seq2seq.config import EOS_ID, PAD_ID, ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
-from seq2seq.data.output import writing
+from seq2seq.data.output import replacing, writing
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
@@ -414,5 +414,6 @@ class TranslationModule(pl.LightningModule):
         path = self.output / name
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(lines), encoding="utf-8")
+            with replacing(path, str(path)) as unfinished:
+                unfinished.write_text("".join(lines), encoding="utf-8")
         print(f"translations: {path}")

@@ -185,6 +185,7 @@ def test_without_resamples_the_signature_is_that_of_published_scores(
         (["runs/x.txt", "runs/b/x.txt"], [".", "b"]),
         (["one/a/x", "one/b/x", "one/b/y/x"], ["a", "b", "b/y"]),
         (["only.de"], ["only.de"]),
+        (["a/x", os.path.abspath("b/x")], ["a", "b"]),
     ],
 )
 def test_systems_are_called_by_what_tells_their_files_apart(
@@ -204,7 +205,8 @@ def test_systems_are_called_by_what_tells_their_files_apart(
         (["--html", "x.html", "--source", "ref1.de"], "hyp.de has 4 lines but ref1.de has 1;"),
         (["--source", "ref.de"], "--source ref.de is for --html FILE"),
         (["--train", "ref.de"], "--train ref.de is for --html FILE"),
-        (["--html", "no/x.html"], "--html no/x.html cannot be written"),
+        (["--html", "no/x.html"], "--html no/x.html cannot be written: no is no folder"),
+        (["--html", "."], "--html . cannot be written: it is a folder"),
         (["--html", "./hyp.de"], "--html hyp.de is read or written already"),
         (["--html", "ref.de"], "--html ref.de is read or written already"),
         (["--html", "new.de", "--systems", "new.de"], "--html new.de is read or written already"),
@@ -231,7 +233,7 @@ def test_a_page_that_cannot_be_written_loses_no_score(
     command = ["evaluate", "hyp.de", "ref.de", "--resamples", "20"]
     assert main(command) == 0
     scores = capsys.readouterr().out
-    assert main([*command, "--html", "no/x.html"]) == 2
+    assert main([*command, "--html", f"{'x' * 300}.html"]) == 2  # a disk may be full, as well
     assert capsys.readouterr().out == scores
 
 

@@ -12,7 +12,7 @@ from seq2seq.apps import experiment
 from seq2seq.cli import main
 from seq2seq.evaluation.metrics import bleu
 
-CHECK = experiment.check
+TEST_SETS = experiment.test_sets
 REFERENCES = [f"line {n} of the test set" for n in range(12)]
 
 
@@ -35,6 +35,7 @@ class FakeCommands:
             assert given["--seed_everything"] == run.name[5:]
             (run / "checkpoints").mkdir(parents=True, exist_ok=True)
             (run / "checkpoints/step=4.ckpt").touch()
+            (run / "config.yaml").write_text("data: {test: {set: {src: a, tgt: b}}}")
         elif status == 0:
             self.test(run)
         return status
@@ -55,7 +56,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
         Path(f"{name}.yaml").write_text(f"# {name}\n")
     fake = FakeCommands()
     monkeypatch.setattr(experiment, "_child", fake)
-    monkeypatch.setattr(experiment, "check", lambda config: None)
+    monkeypatch.setattr(experiment, "test_sets", lambda config: {})
     return fake
 
 
@@ -197,6 +198,8 @@ def test_a_configuration_without_a_checkpoint_may_be_changed(commands: FakeComma
         ("data: {train: {src: a, tgt: b}}", "CONFIG good.yaml: data.test is not set"),
         ("model: {deep: 3}", "CONFIG good.yaml: "),
         ("data: {test: {set: {src: a, tgt: b}}}", ""),
+        ("data: {test: {set: {src: a, tgt: none}}}", "CONFIG good.yaml: data.test.set: none does"),
+        ("data: {test: {set: {src: a, tgt: c}}}", "CONFIG good.yaml: data.test.set: c has 1 lines"),
     ],
 )
 def test_every_configuration_is_read_before_anything_runs(
@@ -206,7 +209,11 @@ def test_every_configuration_is_read_before_anything_runs(
     text: str,
     expected: str,
 ) -> None:
-    monkeypatch.setattr(experiment, "check", lambda config: config.stem == "good" and CHECK(config))
+    monkeypatch.setattr(
+        experiment, "test_sets", lambda config: TEST_SETS(config) if config.stem == "good" else {}
+    )
+    for name, content in (("a", "one\ntwo\n"), ("b", "eins\nzwei\n"), ("c", "eins\n")):
+        Path(name).write_text(content)
     Path("good.yaml").write_text(text)
     assert call("--seeds", "1") == (2 if expected else 0)
     error = capsys.readouterr().err
@@ -246,6 +253,51 @@ def test_a_test_whose_scores_are_gone_is_done_again(commands: FakeCommands) -> N
     assert call("--seeds", "1") == 0
     assert commands.seen == ["test good 1"]
     assert report() == before
+
+
+def test_a_test_with_one_of_its_scores_gone_is_done_again(commands: FakeCommands) -> None:
+    assert call("--seeds", "1") == 0
+    run = Path("runs/experiment/good/seed-1")
+    two = "{set: {src: a, tgt: b}, other: {src: a, tgt: b}}"
+    (run / "config.yaml").write_text(f"data: {{test: {two}}}")
+    shutil.copy(run / "test/set.json", run / "test/other.json")
+    commands.seen.clear()
+    assert call("--seeds", "1") == 0
+    assert commands.seen == []
+    (run / "test/other.json").unlink()
+    commands.statuses = {"test good 1": 2}  # seen, and fails
+    assert call("--seeds", "1") == 1
+    assert commands.seen == ["test good 1"]
+
+
+@pytest.mark.parametrize("damage", ['{"a', "{}", "[]"])
+def test_damaged_scores_are_named(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    assert call("--seeds", "1") == 0
+    Path("runs/experiment/good/seed-1/test/set.json").write_text(damage)
+    assert call("--seeds", "1") == 2
+    error = capsys.readouterr().err
+    assert "good/seed-1/test/set.json is damaged; remove it" in error
+    Path("runs/experiment/good/seed-1/test/set.json").unlink()
+    commands.seen.clear()
+    shutil.rmtree("runs/experiment/good/seed-1/test")
+    assert call("--seeds", "1") == 0
+    assert commands.seen == ["test good 1"]
+
+
+def test_different_test_sets_of_one_name_are_refused_before_anything_runs(
+    commands: FakeCommands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        experiment,
+        "test_sets",
+        lambda config: {"set": experiment.TestSet("de", [f"a line of {config.stem}"])},
+    )
+    assert call("--seeds", "1") == 2
+    expected = "data.test: set is another test set for good.yaml than for base.yaml"
+    assert expected in capsys.readouterr().err
+    assert commands.seen == []
 
 
 def test_test_sets_of_one_name_must_be_the_same(

@@ -154,6 +154,7 @@ def test_without_matplotlib_there_is_a_page_and_the_extra_is_named(
         ("none", "none does not exist; expected the folder of a run"),
         ("first none", "none does not exist"),
         ("empty", "empty has no logs/version_*/metrics.csv"),
+        ("first ./empty/../first", "RUN first empty/../first has the same folder twice"),
         ("first --output a.jpg", "--output a.jpg must end in .html or .png"),
         ("first --output none/a.html", "--output none/a.html cannot be written"),
         ("first --attention a.html --output a.html", "--output a.html is read or written already"),

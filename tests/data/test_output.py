@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from seq2seq.data import output
-from seq2seq.data.output import check_not_taken, open_output
+from seq2seq.data.output import check_output, open_output
 from seq2seq.errors import ConfigError
 
 MADE_WITH = {"MODEL": "m", "--beam": "5"}
@@ -84,7 +84,7 @@ def test_a_file_that_is_written_at_once_is_written_by_one(tmp_path: Path) -> Non
 def test_a_link_that_leads_nowhere_but_to_itself_is_replaced(tmp_path: Path) -> None:
     for one, other in (("a", "b"), ("b", "a")):
         (tmp_path / one).symlink_to(other)
-    check_not_taken("--html", tmp_path / "a", [])
+    check_output("--html", tmp_path / "a", [])
     output.write("--html", tmp_path / "a", "text")
     assert (tmp_path / "a").read_text() == "text"
 
@@ -279,9 +279,9 @@ def test_a_file_that_is_read_is_told_by_whatever_name(
     Path("folder").mkdir()
     for name in ("in", "./in", "folder/../in", "link", tmp_path / "in"):
         with pytest.raises(ConfigError, match=f"--html {Path(name)} is read or written already"):
-            check_not_taken("--html", Path(name), [None, "other", "in"])
-    check_not_taken("--html", Path("out"), [None, "other", "in"])
-    check_not_taken("--html", Path(os.devnull), [os.devnull])
+            check_output("--html", Path(name), [None, "other", "in"])
+    check_output("--html", Path("out"), [None, "other", "in"])
+    check_output("--html", Path(os.devnull), [os.devnull])
 
 
 def test_a_full_device_is_one_clear_line() -> None:
