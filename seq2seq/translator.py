@@ -19,6 +19,7 @@ from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine, check_length, check_list
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
+from seq2seq.nn.attention import expect_new_shapes
 from seq2seq.nn.packed import pack
 from seq2seq.pipeline import Line, Pipeline, searchers
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
@@ -259,6 +260,8 @@ def load_engine(
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={device} cannot be used: {reason}") from None
+    if there[0].type == "cuda":
+        expect_new_shapes()
     for network in networks:
         pack(network)
     return NativeEngine(*networks)

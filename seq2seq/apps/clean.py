@@ -7,6 +7,7 @@ Files appear complete or not at all; those named .gz or .zst are packed. A devic
 """
 
 import argparse
+import os
 import sys
 from collections import Counter
 from contextlib import ExitStack
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
             ]
             counts = _sort(cleaning, [path for _, path in outputs], unfinished)
     except OSError as error:
-        raise ConfigError(f"the outputs cannot be written: {error.strerror}.") from None
+        raise ConfigError(f"the outputs cannot be written: {error.strerror or error}.") from None
     total = counts.total()
     for name in NAMES:
         if counts[name]:
@@ -111,12 +112,17 @@ def _check(args: argparse.Namespace, read: list[Path]) -> None:
         taken.append(path)
 
 
+def ending(output: Path) -> str:
+    """Of what is written: of a link, that of what it leads to."""
+    return os.path.splitext(os.path.realpath(output))[1]
+
+
 def _sort(cleaning: Cleaning, outputs: list[Path], unfinished: list[Path]) -> Counter[str]:
     """Rule -> rejected pairs, "" -> kept ones. Bytes that are not UTF-8 go out as they came."""
     counts: Counter[str] = Counter()
     with ExitStack() as files:
         src, tgt, rejected = (
-            files.enter_context(PACKERS.get(output.suffix, open)(path, "wb"))
+            files.enter_context(PACKERS.get(ending(output), open)(path, "wb"))
             for output, path in zip(outputs, unfinished, strict=True)
         )
         for line, pair, rule in judge(cleaning, progress):

@@ -42,6 +42,17 @@ class TestSet(NamedTuple):
     tgt_lang: str
     references: list[str]
 
+    def may_be(self, tested: "TestSet") -> bool:
+        """Whether those sentences, of which the trainer may have left out some, are of this one."""
+        return self.tgt_lang == tested.tgt_lang and set(tested.references) <= set(self.references)
+
+
+class Tested(NamedTuple):
+    """What `test` wrote of a test set."""
+
+    test_set: TestSet
+    translations: list[str]
+
 
 class Trial(NamedTuple):
     """A configuration with a seed."""
@@ -77,12 +88,13 @@ def scored(run: Path) -> list[Path]:
 
 
 def all_scored(run: Path) -> bool:
-    """Whether there is something for each test set of the run."""
+    """Whether there is something for each test set of the run, whose configuration is sound."""
     try:
         settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    except FileNotFoundError:  # not begun
-        return False
-    return set(settings["data"]["test"]) <= {path.stem for path in scored(run)}
+        names = set(map(str, settings["data"]["test"]))
+    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+        return False  # which the test tells
+    return names <= {path.stem for path in scored(run)}
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -198,20 +210,24 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
         for seed in seeds
         for config in configs
     ]
-    known = dict[str, tuple[Path, TestSet]]()
+    known = dict[str, tuple[str, TestSet]]()
+    for trial in trials:
+        if done(trial.run, "test").exists():
+            for path in scored(trial.run):
+                known.setdefault(path.stem, (str(trial), _tested(path).test_set))
     for config in configs:
         if any(trial.config == config and not done(trial.run, "fit").exists() for trial in trials):
             for name, found in test_sets(config).items():
-                first, same = known.setdefault(name, (config, found))
-                if found != same:
-                    raise ConfigError(other_test_set(name, str(config), str(first)))
+                first, same = known.setdefault(name, (str(config), found))
+                if not found.may_be(same):
+                    raise ConfigError(other_test_set(name, str(config), first))
     for config in configs:
         kept = output / config.stem / "config.yaml"
         with writing(f"--output {output}"):
             kept.parent.mkdir(parents=True, exist_ok=True)
         write("--output", kept, config.read_bytes())
     for trial in trials:
-        if not all_scored(trial.run):
+        if done(trial.run, "test").exists() and not all_scored(trial.run):
             with writing(f"--output {output}"):
                 done(trial.run, "test").unlink(missing_ok=True)
     return trials
@@ -237,7 +253,7 @@ def test_sets(config: Path) -> dict[str, TestSet]:
             references = [pair.tgt for pair in stream_pairs(CorpusFiles(**files), **languages)]
         except UserError as error:
             raise ConfigError(f"CONFIG {config}: data.test.{name}: {error}") from None
-        found[name] = TestSet(data["tgt_lang"], references)
+        found[str(name)] = TestSet(data["tgt_lang"], references)
     return found
 
 
@@ -291,31 +307,29 @@ def results(
 ) -> Iterator[tuple[str, int, list[SeedScores]]]:
     """For each test set: its name, how many sentences it has, all scores; without p-values where
     the configuration `baseline` has none. Its trials come first."""
-    by_set: dict[str, dict[Trial, dict[str, Any]]] = {}
+    by_set: dict[str, dict[Trial, Tested]] = {}
     for trial in trials:
         for path in scored(trial.run):
             by_set.setdefault(path.stem, {})[trial] = _tested(path)
     for name, tested in by_set.items():
         (first, shown), *others = tested.items()
         for trial, other in others:
-            if any(other[key] != shown[key] for key in ("references", "tgt_lang")):
+            if other.test_set != shown.test_set:
                 raise ConfigError(other_test_set(name, str(trial), str(first)))
         translations: dict[str, dict[int, list[str]]] = {}
         for trial, each in tested.items():
-            translations.setdefault(trial.config.stem, {})[trial.seed] = each["translations"]
-        scores = score_seeds(
-            translations, shown["references"], shown["tgt_lang"], metrics, resamples=resamples
-        )
+            translations.setdefault(trial.config.stem, {})[trial.seed] = each.translations
+        language, references = shown.test_set
+        scores = score_seeds(translations, references, language, metrics, resamples=resamples)
         if baseline not in translations:
             scores = [dataclasses.replace(score, p_value=None) for score in scores]
-        yield name, len(shown["references"]), scores
+        yield name, len(references), scores
 
 
-def _tested(path: Path) -> dict[str, Any]:
-    """What `test` wrote of a test set."""
+def _tested(path: Path) -> Tested:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return {key: found[key] for key in ("references", "tgt_lang", "translations")}
+        return Tested(TestSet(found["tgt_lang"], found["references"]), found["translations"])
     except (ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{path} is damaged; remove it, and the same command tests again."

@@ -1,8 +1,8 @@
 """Finished lines go out: to standard output, or to a file that gets its name when it is whole.
 
-Until then they stand in .NAME.unfinished beside it, with .NAME.settings, which says what they were
-made with, and is locked: two processes never write one file. Nothing is held back in this process:
-its sudden end loses nothing that was written.
+Until then they stand in .NAME.unfinished beside it, which is locked, so that two processes never
+write one file, with .NAME.settings, which says what they were made with. Nothing is held back in
+this process: its sudden end loses nothing that was written.
 """
 
 import fcntl
@@ -55,12 +55,16 @@ def replacing(path: Path, name: str) -> Iterator[Path]:
     another process writes the same file. A link stays one: what it leads to is replaced."""
     path = Path(os.path.realpath(path))
     unfinished = _beside(path, "unfinished")
-    with _locked(unfinished, name):
+    with ExitStack() as held:
+        with writing(name):
+            held.enter_context(_locked(unfinished, name))
         try:
             yield unfinished
-            unfinished.replace(path)
-        finally:
+            with writing(name):
+                unfinished.replace(path)  # from here on the name may be another process's
+        except BaseException:
             unfinished.unlink(missing_ok=True)
+            raise
 
 
 class Output:
@@ -140,7 +144,7 @@ def open_output(
     unfinished, made_with = _beside(path, "unfinished"), _beside(path, "settings")
     with ExitStack() as held:
         with writing(name):
-            held.enter_context(_locked(made_with, name))
+            held.enter_context(_locked(unfinished, name))
             done = size = 0
             going_on = resume and unfinished.exists() and unfinished.stat().st_size > 0
             if going_on:
@@ -213,9 +217,12 @@ def finished(rows: Iterable[bytes], number_column: int | None) -> tuple[int, int
 
 def _check_settings(made_with: Path, settings: Settings) -> None:
     """That the unfinished file was begun with the same ones."""
-    if not (text := made_with.read_text(encoding="utf-8")):
-        raise ConfigError(f"--resume: {made_with} is gone; begin again without --resume.")
-    earlier = json.loads(text)
+    try:
+        earlier = json.loads(made_with.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"--resume: {made_with} is gone; begin again without --resume."
+        ) from None
     names = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
     if names:
         told = (f"{name} {earlier.get(name)}, not {settings.get(name)}" for name in names)

@@ -16,14 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seq2seq.config import AttentionForm
 from seq2seq.nn.dropout import dropout as drop
 from seq2seq.nn.masks import masked_softmax, may_attend, repeat_per_head
-
-KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Of torch's fused attention: those that take any shape at once."""
 
 
 class Attended(NamedTuple):
@@ -64,16 +60,13 @@ def fast_attention(
     """The library's fused kernel; one mask broadcasts over heads.
 
     Kernels disagree about a query without keys, so it looks at one key and is then set to zero.
-    cuDNN's is left out, which torch prefers on some GPUs: it makes a plan for every new shape, and
-    nearly every batch and every step of a search has one.
     """
     allowed = may_attend(valid_lens, key.shape[2])[:, None]  # (B, 1, 1 or Q, K)
     blind = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, 1 or Q, 1)
     first = torch.arange(key.shape[2], device=key.device) == 0
-    with sdpa_kernel(KERNELS):
-        output = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=allowed | (blind & first), dropout_p=dropout
-        )
+    output = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=allowed | (blind & first), dropout_p=dropout
+    )
     return output.masked_fill(blind, 0.0)
 
 
@@ -100,6 +93,12 @@ def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
     if form != "auto":
         return form
     return "folded" if device.type == "cpu" else "fast"
+
+
+def expect_new_shapes() -> None:
+    """Leave out cuDNN's fused attention in this process, which torch prefers on some GPUs: it makes
+    a plan for every new shape, and nearly every batch and every step of a search has one."""
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 class MultiHeadAttention(nn.Module):

@@ -19,14 +19,16 @@ def clean(text: str) -> str:
 
 def fold(sentence: str) -> str:
     """The letters, vowel signs and digits alone, in one case and one Unicode spelling (NFKC)."""
-    spelled = unicodedata.normalize("NFKC", sentence.casefold()).casefold()  # NFKC of ℃ is °C
+    spelled = unicodedata.normalize("NFKC", sentence)  # first, since ℃ becomes °C
+    spelled = unicodedata.normalize("NFKC", spelled.casefold())
     return "".join(filter(_is_said, spelled))
 
 
 @cache
 def _is_said(character: str) -> bool:
-    """Vowel signs are marks that are no accents, which have a combining class as a few vowel signs
-    do, nor change how the character before them is drawn (variation selectors, enclosing marks)."""
+    """Vowel signs are kept, accents are not. Accents have a combining class; a few vowel signs (of
+    Thai, Lao, Tibetan) have one, too, and are known by their names. Variation selectors and
+    enclosing marks only change how a character is drawn."""
     if unicodedata.category(character) not in ("Mc", "Mn"):
         return character.isalnum()
     name = unicodedata.name(character, "")

@@ -235,7 +235,7 @@ class CorpusDataModule(pl.LightningDataModule):
     @property
     def _multiple(self) -> int:
         """Lengths of training batches are multiples of this: fewer shapes for a GPU to have memory
-        and kernels for. Of sentences of 15 subwords, eights would make a quarter padding."""
+        and kernels for. With eights, a fifth of batches of short sentences is padding."""
         return 4 if self._on_gpu else 1
 
     def _text_loader(self, name: str) -> DataLoader[TextBatch]:

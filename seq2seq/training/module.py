@@ -26,6 +26,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
+from seq2seq.nn.attention import expect_new_shapes
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
 from seq2seq.training.card import put_on_card, written_at
@@ -151,6 +152,7 @@ class TranslationModule(pl.LightningModule):
         if isinstance(due, int):
             self.trainer.val_check_batch = due + -due % accumulated
         if self.device.type == "cuda":
+            expect_new_shapes()
             self._try_longest()
         self.throughput.restart()
 
@@ -337,7 +339,7 @@ class TranslationModule(pl.LightningModule):
         if loss is not None:
             return loss
         if len(batch.src) == 1:
-            raise ConfigError(too_large(batch))
+            raise ConfigError(too_large(batch, "take it out of data.validation"))
         return torch.stack([self._validation_loss(half) for half in halves(batch)]).sum()
 
     def _whole_validation_loss(self, batch: Batch) -> Tensor:
@@ -364,11 +366,11 @@ class TranslationModule(pl.LightningModule):
         return self._collect("predict", batch)
 
     def on_test_end(self) -> None:
-        found, partial = {}, []
+        found, incomplete = {}, []
         for name in self.data.test:
             best, pairs = self._gather(name), self.data.texts[f"test/{name}"]
             if len(best) < len(pairs):
-                partial.append(name)
+                incomplete.append(name)
             references = [pairs[index].tgt for index in best]
             hypotheses = [translation.text for translation in best.values()]
             scores = evaluate(hypotheses, [references], self.data.tgt_lang)
@@ -380,9 +382,9 @@ class TranslationModule(pl.LightningModule):
             self._write(f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})])
         if self.init_from is None or self.trainer.ckpt_path:
             return
-        if partial:
+        if incomplete:
             rank_zero_info(
-                f"not on the model card, since lines were left out: {', '.join(partial)}"
+                f"not on the model card, since lines were left out: {', '.join(incomplete)}"
             )
             return
         folder = Path(self.init_from)

@@ -62,7 +62,7 @@ class Parts:
 
     def _shrink(self, part: Batch) -> None:
         if len(part.src) == 1:
-            raise ConfigError(too_large(part))
+            raise ConfigError(too_large(part, "lower data.max_length"))
         self.limit = max(positions(half) for half in halves(part))
         warnings.warn(
             f"out of memory with {positions(part)} positions; going on with parts of "
@@ -77,11 +77,11 @@ def positions(part: Batch) -> int:
     return len(part.src) * max(part.src.shape[1], part.tgt_out.shape[1])
 
 
-def too_large(part: Batch) -> str:
+def too_large(part: Batch, advice: str) -> str:
     """Of a part of one sentence."""
     return (
-        f"a sentence of {positions(part)} subwords alone does not fit into memory; lower "
-        f"data.max_length, or use a smaller model."
+        f"a sentence of {positions(part)} subwords alone does not fit into memory; {advice}, or "
+        f"use a smaller model."
     )
 
 

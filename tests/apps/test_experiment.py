@@ -43,7 +43,7 @@ class FakeCommands:
     def test(self, run: Path) -> None:
         right = int(run.name[5:]) + 4 * (run.parent.name == "good")
         lines = [*REFERENCES[:right], *(["wrong line of it"] * (len(REFERENCES) - right))]
-        (run / "test").mkdir()
+        (run / "test").mkdir(exist_ok=True)
         found = {"tgt_lang": "de", "references": REFERENCES, "translations": lines}
         (run / "test/set.json").write_text(json.dumps(found))
 
@@ -281,9 +281,22 @@ def test_damaged_scores_are_named(
     assert "good/seed-1/test/set.json is damaged; remove it" in error
     Path("runs/experiment/good/seed-1/test/set.json").unlink()
     commands.seen.clear()
-    shutil.rmtree("runs/experiment/good/seed-1/test")
     assert call("--seeds", "1") == 0
     assert commands.seen == ["test good 1"]
+
+
+@pytest.mark.parametrize("text", ["", "data: {test: {set: {src", "data: {test: {2014: {src: a}}}"])
+def test_a_run_whose_configuration_says_no_test_set_is_tested_again(
+    commands: FakeCommands, text: str
+) -> None:
+    """The last one says one, whose name looks like a number."""
+    assert call("--seeds", "1") == 0
+    run = Path("runs/experiment/good/seed-1")
+    (run / "config.yaml").write_text(text)
+    (run / "test/set.json").rename(run / "test/2014.json")
+    commands.seen.clear()
+    assert call("--seeds", "1") == 0
+    assert commands.seen == ([] if "2014" in text else ["test good 1"])
 
 
 def test_different_test_sets_of_one_name_are_refused_before_anything_runs(
@@ -298,6 +311,25 @@ def test_different_test_sets_of_one_name_are_refused_before_anything_runs(
     expected = "data.test: set is another test set for good.yaml than for base.yaml"
     assert expected in capsys.readouterr().err
     assert commands.seen == []
+
+
+@pytest.mark.parametrize("others", [["of another set"], []])
+def test_a_test_set_that_is_not_the_one_of_a_run_that_is_done_is_refused(
+    commands: FakeCommands,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    others: list[str],
+) -> None:
+    assert main(["experiment", "base.yaml", "--seeds", "1", "--resamples", "50"]) == 0
+    same = [line for line in REFERENCES if not others] + others
+    monkeypatch.setattr(
+        experiment, "test_sets", lambda config: {"set": experiment.TestSet("de", same)}
+    )
+    commands.seen.clear()
+    assert call("--seeds", "1") == (2 if others else 0)
+    refused = "data.test: set is another test set for good.yaml than for base, seed 1"
+    assert (refused in capsys.readouterr().err) == bool(others)
+    assert commands.seen == ([] if others else ["fit good 1", "test good 1"])
 
 
 def test_test_sets_of_one_name_must_be_the_same(

@@ -81,6 +81,24 @@ def test_a_file_that_is_written_at_once_is_written_by_one(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_grows_line_by_line_is_not_written_at_once_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with open_output(path, MADE_WITH) as lines:
+        lines.write(["eins"])
+        with pytest.raises(ConfigError, match=r"^--html \S+ is being written by another command"):
+            output.write("--html", path, "page")
+        lines.write(["zwei"])
+    assert path.read_text() == "eins\nzwei\n"
+    with (
+        output.replacing(path, "--html out"),
+        pytest.raises(ConfigError, match=r"^--output \S+ is being written by another command"),
+        open_output(path, MADE_WITH, resume=True),
+    ):
+        pass
+    assert path.read_text() == ""
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_link_that_leads_nowhere_but_to_itself_is_replaced(tmp_path: Path) -> None:
     for one, other in (("a", "b"), ("b", "a")):
         (tmp_path / one).symlink_to(other)

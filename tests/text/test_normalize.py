@@ -66,6 +66,7 @@ def test_cleaning_twice_is_cleaning_once() -> None:
         ("ຄຸ", "ຄູ", False),
         ("\u0f40\u0f72", "\u0f40\u0f74", False),  # Tibetan
         ("20 ℃", "20 °c", True),
+        ("ῶ", "ω", False),
         ("Brand™", "BrandTM", True),
     ],
     ids=ascii,

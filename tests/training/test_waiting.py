@@ -30,7 +30,7 @@ class Questions(TorchDispatchMode):
         if func in ASKED:
             frames = traceback.extract_stack()
             if not any(frame.filename.endswith(ON_THE_HOST) for frame in frames):
-                place = next(f for f in reversed(frames) if "/torch/" not in f.filename[:-1])
+                place = next(f for f in reversed(frames[:-1]) if "/torch/" not in f.filename)
                 self.places.setdefault(self.step, []).append(f"{place.filename}:{place.lineno}")
         return func(*args, **(kwargs or {}))
 
