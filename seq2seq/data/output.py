@@ -220,9 +220,7 @@ def _check_settings(made_with: Path, settings: Settings) -> None:
     try:
         earlier = json.loads(made_with.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(
-            f"--resume: {made_with} is gone; begin again without --resume."
-        ) from None
+        raise ConfigError(f"--resume: {made_with} is gone; begin again without --resume.") from None
     names = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
     if names:
         told = (f"{name} {earlier.get(name)}, not {settings.get(name)}" for name in names)
