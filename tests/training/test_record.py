@@ -278,11 +278,14 @@ def test_where_the_scores_cannot_be_written_down_the_test_says_so_and_is_done(
 
         monkeypatch.setattr(TranslationModule, "test_step", beside_a_fit)
     else:
+        make = os.mkdir
 
-        def refuse(*_: object) -> None:
-            raise PermissionError(13, "Permission denied")
+        def refuse(path: Path, *mode: int) -> None:
+            if Path(path).parent.name == "model":
+                raise PermissionError(13, "Permission denied")
+            make(path, *mode)
 
-        monkeypatch.setattr(os, "replace", refuse)
+        monkeypatch.setattr(os, "mkdir", refuse)
     assert run("test", "--config", "run/config.yaml") == 0
     assert "small: BLEU " in capsys.readouterr().out
     assert re.search(rf"README\.md does not get these scores: .*{said}", caplog.text)
