@@ -38,6 +38,13 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: 
     return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens)
 
 
+def uniform(rows: int, src: int, tgt: int) -> Batch:
+    """Sentences of so many positions that say nothing but end tokens: to try what they cost."""
+    sources, lens = torch.full((rows, src), EOS_ID), torch.full((rows,), tgt)
+    tgt_in, tgt_out = (torch.full((rows, tgt), EOS_ID) for _ in range(2))
+    return Batch(sources, torch.full((rows,), src), tgt_in, tgt_out, lens)
+
+
 def with_other_sources(batch: Batch) -> Batch:
     """Every sentence gets the source of the one before it, the first that of the last."""
     return batch._replace(src=batch.src.roll(1, 0), src_lens=batch.src_lens.roll(1))

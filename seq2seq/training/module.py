@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
-from seq2seq.config import EOS_ID, PAD_ID, ModelConfig, SearchConfig
-from seq2seq.data.batch import Batch, with_other_sources
+from seq2seq.config import PAD_ID, ModelConfig, SearchConfig
+from seq2seq.data.batch import Batch, uniform, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.data.output import replacing, writing
 from seq2seq.engine import NativeEngine
@@ -160,29 +160,23 @@ class TranslationModule(pl.LightningModule):
         """Find out before the first step what fits, with the optimizer's moments in memory."""
         rows, longest = self.data.largest_part
         if self.recipe.compile:
-            self._compile_for_any_shape(longest)
-        ids = torch.full((rows, longest), EOS_ID, device=self.device)
-        lens = ids.new_full((rows,), longest)
+            # One graph for this batch and all others: torch takes for always equal what is equal in
+            # the first one, and a table of sinusoids that grows inside would be another graph.
+            first = torch.zeros(1, dtype=torch.int64, device=self.device)
+            for positions in (self.network.src_positions, self.network.tgt_positions):
+                positions(first, longest)
+            self._try(uniform(5, 16, 24))
         made = self.trainer.optimizers[0].state
         moments = [
             torch.empty_like(p) for p in self.parameters() if p not in made for _ in range(2)
         ]
-        with self.trainer.precision_plugin.forward_context():
-            self._learn([Batch(ids, lens, ids.clone(), ids, lens)])
+        self._try(uniform(rows, longest, longest))
         del moments
-        self.zero_grad()
 
-    def _compile_for_any_shape(self, longest: int) -> None:
-        """One graph for the pilot and all batches: torch takes for always equal what is equal in
-        the first batch, and a table of sinusoids that grows inside would be another graph."""
-        rows, src, tgt = 5, 16, 24
-        first = torch.zeros(1, dtype=torch.int64, device=self.device)
-        for positions in (self.network.src_positions, self.network.tgt_positions):
-            positions(first, longest)
-        ids = torch.full((rows, tgt), EOS_ID, device=self.device)
-        src_lens, tgt_lens = ids.new_full((rows,), src), ids.new_full((rows,), tgt)
+    def _try(self, batch: Batch) -> None:
+        """Compute its gradients, and forget them."""
         with self.trainer.precision_plugin.forward_context():
-            self._learn([Batch(ids[:, :src].clone(), src_lens, ids.clone(), ids, tgt_lens)])
+            self._learn([Batch(*(tensor.to(self.device) for tensor in batch))])
         self.zero_grad()
 
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.data.batch import batches, make_batch, pad, with_other_sources
+from seq2seq.data.batch import batches, make_batch, pad, uniform, with_other_sources
 
 RNG = random.Random(0)
 SRC, TGT = (
@@ -75,3 +75,10 @@ def test_batches_hold_each_sentence_once_and_stay_within_budget_or_are_one(
     assert in_order == sorted(lengths, reverse=True)
     for batch in made[:-1]:
         assert (len(batch) + 1) * lengths[batch[0]] > tokens
+
+
+def test_a_uniform_batch_has_sentences_of_end_tokens_without_padding() -> None:
+    ends = [[EOS_ID] * 3] * 2, [[EOS_ID] * 6] * 2
+    expected = make_batch(*ends, start_id=EOS_ID)
+    for found, wanted in zip(uniform(2, 4, 7), expected, strict=True):
+        assert torch.equal(found, wanted)
