@@ -79,8 +79,7 @@ def run(args: argparse.Namespace) -> None:
         languages=(args.src_lang, args.tgt_lang),
         limits=limits,
     )
-    src, tgt = args.output
-    outputs = [("--output", src), ("--output", tgt), ("--rejected", args.rejected)]
+    outputs = _outputs(args)
     try:
         with ExitStack() as held:
             unfinished = [
@@ -106,10 +105,15 @@ def _check(args: argparse.Namespace, read: list[Path]) -> None:
     for path in filter(reader_of, args.against):
         raise ConfigError(f"--against {path} holds both sides of a corpus; give text files.")
     taken = [*read, *args.against]
-    src, tgt = args.output
-    for flag, path in (("--output", src), ("--output", tgt), ("--rejected", args.rejected)):
+    for flag, path in _outputs(args):
         check_output(flag, path, taken)
         taken.append(path)
+
+
+def _outputs(args: argparse.Namespace) -> list[tuple[str, Path]]:
+    """With their flags, in the order in which they are written."""
+    src, tgt = args.output
+    return [("--output", src), ("--output", tgt), ("--rejected", args.rejected)]
 
 
 def ending(output: Path) -> str:
