@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import BOS_ID, Dropout, ModelConfig, SubwordConfig, SubwordSampling
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.dataset import ResumableLoader, TrainingBatches
+from seq2seq.data.dataset import ResumableLoader, TrainingBatches, begin_worker
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import PairStore, store_of, write_store
@@ -61,6 +61,7 @@ def loader_over(
         batch_size=None,
         num_workers=workers,
         persistent_workers=workers > 0,
+        worker_init_fn=begin_worker,
     )
 
 
@@ -73,7 +74,7 @@ def throughput(loader: ResumableLoader) -> dict[str, float]:
     for parts in loader:
         for part in parts:
             pairs += len(part.src)
-            tokens += int(part.src_lens.sum() + part.tgt_lens.sum())
+            tokens += int(part.src_lens.sum()) + part.tokens
     seconds = time.perf_counter() - since
     return {"pairs_per_second": pairs / seconds, "tokens_per_second": tokens / seconds}
 

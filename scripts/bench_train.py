@@ -84,7 +84,7 @@ class Stopwatch(Callback):
         if self.done == self.end:
             self.seconds = self._now() - self._since
             for part in self.batches:
-                self.tokens += int(part.tgt_lens.sum())
+                self.tokens += part.tokens
                 self.flops += training_flops(self.config, part.src_lens, part.tgt_lens)
             self._since = self._now()
 
@@ -257,7 +257,7 @@ def plain(args: argparse.Namespace) -> dict[str, Any]:
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
-        tokens += int(batch.tgt_lens.sum())
+        tokens += batch.tokens
     if device.type == "cuda":
         torch.cuda.synchronize()
     return {"seconds": time.perf_counter() - since, "tokens": tokens}

@@ -268,8 +268,7 @@ class NativeEngine:
         return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
 
     def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
-        batch = make_batch(src, tgt, self.network.config.start_id)
-        return Batch(*(tensor.to(self._device) for tensor in batch))
+        return make_batch(src, tgt, self.network.config.start_id).to(self._device)
 
 
 def forced(network: Transformer, batch: Batch) -> Tensor:

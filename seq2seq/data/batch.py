@@ -24,7 +24,23 @@ class Batch(NamedTuple):
     tgt_out: Tensor
     """(B, T): the translation, then the end token: what it should say."""
     tgt_lens: Tensor
-    """(B,)."""
+    """(B,); of a batch on a GPU, too, on the host, which asks for them."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the translations, end tokens counted, padding not."""
+        return sum(self.tgt_lens.tolist())
+
+    @property
+    def real(self) -> Tensor:
+        """(N,): where in the flattened tgt_out its N tokens stand."""
+        return (self.tgt_out.flatten() != PAD_ID).nonzero_static(size=self.tokens)[:, 0]
+
+    def to(self, device: torch.device) -> "Batch":
+        """What the network reads on this device, from pinned memory without waiting for it."""
+        at_once = device.type == "cuda"
+        src, src_lens, tgt_in, tgt_out = (x.to(device, non_blocking=at_once) for x in self[:4])
+        return Batch(src, src_lens, tgt_in, tgt_out, self.tgt_lens)
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: int = 1) -> Batch:

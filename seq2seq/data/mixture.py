@@ -1,7 +1,7 @@
 """Several corpora in one run: how often a batch comes from each."""
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ Shares = NDArray[np.int64]
 
 
 class Mixture(Sampler[Draw]):
-    """Batches of all corpora in one order; each is of one corpus.
+    """Batches of all corpora in one order, epoch after epoch; each is of one corpus.
 
     corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
     none, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every
@@ -35,25 +35,42 @@ class Mixture(Sampler[Draw]):
     ) -> None:
         self.samplers, self.seed = samplers, seed
         self.epoch = 0
+        """The first one."""
         self.start = 0
-        """Batches of the epoch that are skipped, after a resume."""
+        """Batches of it that are skipped, after a resume."""
+        self.limit: int | None = None
+        """Batches after which an epoch ends, if it has more."""
         sizes = np.array([len(sampler) for sampler in samplers])
         self.shares = accumulated * _shares(sizes // accumulated, weights, temperature)
         """Batches of each corpus in an epoch."""
 
     def __len__(self) -> int:
+        """Batches of a whole epoch."""
         return int(self.shares.sum())
 
+    @property
+    def end(self) -> int:
+        """Where an epoch ends."""
+        return len(self) if self.limit is None else min(len(self), self.limit)
+
     def __iter__(self) -> Iterator[Draw]:
+        """Without end: who asks early for what comes next does not wait where an epoch begins."""
+        start = self.start
+        for epoch in count(self.epoch):
+            yield from islice(self.batches(epoch, start), self.end - start)
+            start = 0
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Draw]:
+        """Those of an epoch, without the first `start`."""
         corpora = np.repeat(np.arange(len(self.samplers), dtype=np.uint16), self.shares)
         if len(self.samplers) > 1:
-            corpora = np.random.default_rng([self.seed, self.epoch]).permutation(corpora)
-        passed = np.bincount(corpora[: self.start], minlength=len(self.samplers))
+            corpora = np.random.default_rng([self.seed, epoch]).permutation(corpora)
+        passed = np.bincount(corpora[:start], minlength=len(self.samplers))
         streams = [
-            _endless(sampler, int(self.epoch * share + before))
+            _endless(sampler, int(epoch * share + before))
             for sampler, share, before in zip(self.samplers, self.shares, passed, strict=True)
         ]
-        for corpus in corpora[self.start :]:
+        for corpus in corpora[start:]:
             yield next(streams[corpus])
 
 

@@ -15,6 +15,7 @@ from seq2seq.data.dataset import (
     TextBatch,
     TextBatches,
     TrainingBatches,
+    begin_worker,
     most_tokens,
 )
 from seq2seq.data.lines import read_lines
@@ -162,19 +163,19 @@ class CorpusDataModule(pl.LightningDataModule):
             accumulated=self._accumulated,
             seed=self.seed,
         )
+        if self.trainer is not None:
+            limit = self.trainer.limit_train_batches
+            order.limit = limit if isinstance(limit, int) else int(len(order) * limit)
         workers = self.workers if self.workers is not None else 4 if self._on_gpu else 0
-        loader = ResumableLoader(
+        return ResumableLoader(
             dataset,
             sampler=order,
             batch_size=None,
             num_workers=workers,
             persistent_workers=workers > 0,
+            worker_init_fn=begin_worker,
             pin_memory=self._on_gpu,
         )
-        if self.trainer is not None:
-            limit = self.trainer.limit_train_batches
-            loader.limit = limit if isinstance(limit, int) else int(len(loader) * limit)
-        return loader
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         return self._text_loader("validation")

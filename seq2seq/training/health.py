@@ -140,8 +140,9 @@ class Health(Callback):
     ) -> None:
         self._translations.update(zip(batch.indices, outputs["translations"], strict=True))
         if len(batch.pairs) > 1:  # one has no neighbour
-            parts = torch.stack([outputs[name] for name in ("loss", "other_loss", "tokens")])
-            self._losses = [a + b for a, b in zip(self._losses, parts.tolist(), strict=True)]
+            losses = torch.stack([outputs["loss"], outputs["other_loss"]]).tolist()
+            parts = [*losses, outputs["tokens"]]
+            self._losses = [a + b for a, b in zip(self._losses, parts, strict=True)]
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)

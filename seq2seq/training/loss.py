@@ -6,77 +6,70 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2seq.config import PAD_ID
-
 SLICE = {"cpu": 2**21, "cuda": 2**27}
 """Logits that are in fp32 at once: about what a CPU's cache holds; a few kernels on a GPU."""
 
 
 def cross_entropy_sum(
-    logits: Tensor, tgt_out: Tensor, label_smoothing: float = 0.0, r_drop: float = 0.0
+    logits: Tensor, wanted: Tensor, label_smoothing: float = 0.0, r_drop: float = 0.0
 ) -> Tensor:
     """Cross-entropy against label-smoothed targets (Szegedy et al. 2016, section 7).
 
-    logits (B, T, V), tgt_out (B, T) -> scalar: the sum over real tokens, in nats and fp32;
-    or (N, V) and (N,), as well
+    logits (1, N, V), wanted (N,) -> scalar: the sum over N tokens, in nats and fp32
 
-    With `r_drop` = alpha, logits (2 B, T, V) are those of two passes with different dropout, one
-    after the other, and the loss is half of R-Drop's (L. Wu et al. 2021, eq. 4): the mean of both
-    cross-entropies plus alpha / 4 (KL(p || q) + KL(q || p)).
+    With `r_drop` = alpha, logits (2, N, V) are those of two passes with different dropout, and the
+    loss is half of R-Drop's (L. Wu et al. 2021, eq. 4): the mean of both cross-entropies plus
+    alpha / 4 (KL(p || q) + KL(q || p)).
 
     Where a gradient will be asked for, it is computed at once and overwrites the logits: they are
     the largest tensor of a step, and no other of their size is made.
     """
-    passes = len(logits) // len(tgt_out)
-    total: Tensor = _SlicedLoss.apply(  # type: ignore[no-untyped-call]
-        logits.view(passes, -1, logits.shape[-1]), tgt_out.flatten(), label_smoothing, r_drop
-    )
+    total: Tensor = _SlicedLoss.apply(logits, wanted, label_smoothing, r_drop)  # type: ignore[no-untyped-call]
     return total
 
 
 class _SlicedLoss(torch.autograd.Function):
-    """Loss and gradient in fp32, a slice of rows at a time, in the logits' own memory."""
+    """Loss and gradient in fp32, a slice of tokens at a time, in the logits' own memory."""
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, label_smoothing: float, r_drop: float
+        ctx: Any, logits: Tensor, wanted: Tensor, label_smoothing: float, r_drop: float
     ) -> Tensor:
-        """logits (P, N, V) of P passes, targets (N,) -> scalar
+        """logits (P, N, V) of P passes, wanted (N,) -> scalar
 
-        With the wanted distribution q and the predicted one p, the loss of a row is
+        With the wanted distribution q and the predicted one p, the loss of a token is
         log sum exp(logits) - sum q logits, and its gradient p - q.
         """
         passes, _, vocab = logits.shape
-        rows = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
+        size = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
         total = logits.new_zeros((), dtype=torch.float32)
         on, off = 1 - label_smoothing, label_smoothing / vocab  # q is off everywhere, plus on
-        for part, tokens in zip(logits.split(rows, dim=1), targets.split(rows), strict=True):
-            gold = tokens.expand(passes, -1)[..., None]  # (P, rows, 1)
-            own = part.float()  # (P, rows, V)
+        for part, tokens in zip(logits.split(size, dim=1), wanted.split(size), strict=True):
+            gold = tokens.expand(passes, -1)[..., None]  # (P, size, 1)
+            own = part.float()  # (P, size, V)
             p = own.softmax(dim=-1)
             highest = p.amax(dim=-1, keepdim=True)
-            log_sum = own.amax(dim=-1, keepdim=True) - highest.log()  # (P, rows, 1)
+            log_sum = own.amax(dim=-1, keepdim=True) - highest.log()  # (P, size, 1)
             loss = log_sum - on * own.gather(-1, gold) - off * own.sum(dim=-1, keepdim=True)
             apart = None
             if r_drop:
                 distance, apart = _disagreement(p, own.sub_(log_sum))
                 loss = loss + r_drop / 4 * distance
-            real = (gold != PAD_ID) / passes
-            total += (loss * real).sum()
+            total += loss.sum()
             if ctx.needs_input_grad[0]:
                 p.sub_(off).scatter_add_(-1, gold, torch.full_like(loss, -on))
                 if apart is not None:
                     p.add_(apart, alpha=r_drop / 2)
-                part.copy_(p.mul_(real))
+                part.copy_(p)
         ctx.gradient = logits
-        return total
+        return total / passes
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         own, ctx.gradient = ctx.gradient, None
         assert own is not None, "the gradient is computed once, and used up"
-        return own.mul_(gradient), None, None, None
+        return own.mul_(gradient / len(own)), None, None, None
 
 
 def _disagreement(p: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:

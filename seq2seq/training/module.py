@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
-from seq2seq.config import PAD_ID, ModelConfig, SearchConfig
+from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, uniform, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.data.output import replacing, writing
@@ -85,7 +85,7 @@ class TranslationModule(pl.LightningModule):
         self.parts = Parts()
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""
-        self.step_tokens: Tensor | int = 0
+        self.step_tokens = 0
         """Target tokens of this process in the step so far."""
 
     # -- the network
@@ -176,7 +176,7 @@ class TranslationModule(pl.LightningModule):
     def _try(self, batch: Batch) -> None:
         """Compute its gradients, and forget them."""
         with self.trainer.precision_plugin.forward_context():
-            self._learn([Batch(*(tensor.to(self.device) for tensor in batch))])
+            self._learn([batch.to(self.device)])
         self.zero_grad()
 
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
@@ -188,8 +188,8 @@ class TranslationModule(pl.LightningModule):
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
         torch.manual_seed(draw % 2**63)
         total = self._learn(parts)
-        tokens = torch.stack([part.tgt_lens.sum() for part in parts]).sum()
-        self.step_tokens = self.step_tokens + tokens
+        tokens = sum(part.tokens for part in parts)
+        self.step_tokens += tokens
         self.throughput.count(parts)
         self.log("loss", total * self._loss_unit / tokens)
         if not isinstance(self.trainer.strategy.model, DistributedDataParallel):
@@ -224,12 +224,15 @@ class TranslationModule(pl.LightningModule):
         recipe, (src, src_lens, tgt_in, *_) = self.recipe, batch
         if recipe.r_drop:
             src, src_lens, tgt_in = (torch.cat([x, x]) for x in (src, src_lens, tgt_in))
-        hidden, wanted = self.network(src, src_lens, tgt_in), batch.tgt_out  # (B or 2 B, T, D)
-        if hidden.device.type == "cpu":  # a GPU would have to be asked how many tokens are real
-            real = wanted != PAD_ID
-            hidden, wanted = hidden[real.repeat(len(hidden) // len(real), 1)], wanted[real]
-        logits = self.network.project(hidden)  # (B or 2 B, T, V); on a CPU (N or 2 N, V)
-        return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop)
+        hidden = self.network(src, src_lens, tgt_in)  # (B or 2 B, T, D)
+        return self._cross_entropy(hidden, batch, recipe.label_smoothing, recipe.r_drop)
+
+    def _cross_entropy(self, hidden: Tensor, batch: Batch, *settings: float) -> Tensor:
+        """hidden (B or 2 B, T, D) -> scalar; only the N target tokens get logits, no padding."""
+        wanted, real = batch.tgt_out.flatten(), batch.real  # (B * T,), (N,)
+        hidden = hidden.view(-1, len(wanted), hidden.shape[-1])  # (1 or 2, B * T, D)
+        logits = self.network.project(hidden.index_select(1, real))  # (1 or 2, N, V)
+        return cross_entropy_sum(logits, wanted[real], *settings)
 
     def configure_optimizers(self) -> Any:
         loop = self.trainer.fit_loop
@@ -267,7 +270,7 @@ class TranslationModule(pl.LightningModule):
         if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
             scaler.unscale_(optimizer)
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        tokens = self.step_tokens
+        tokens = torch.full((), self.step_tokens, device=self.device)  # waits for nothing
         if self.trainer.world_size > 1:  # Lightning's own reduction waits for the device
             torch.distributed.all_reduce(tokens)
         # Lightning has averaged over processes.
@@ -316,7 +319,7 @@ class TranslationModule(pl.LightningModule):
 
     def validation_step(self, batch: TextBatch, batch_index: int) -> dict[str, Any]:
         """Also the loss with other sources, which should be worse."""
-        loss, tokens = self._validation_loss(batch.batch), batch.batch.tgt_lens.sum()
+        loss, tokens = self._validation_loss(batch.batch), batch.batch.tokens
         self.validation_loss.update(loss / tokens, weight=tokens)
         hypotheses = self.translator.translate(numbered(batch))
         self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
@@ -338,7 +341,7 @@ class TranslationModule(pl.LightningModule):
 
     def _whole_validation_loss(self, batch: Batch) -> Tensor:
         hidden = self.network.forward(*batch[:3])  # what is compiled is compiled for training
-        return cross_entropy_sum(self.network.project(hidden), batch.tgt_out)
+        return self._cross_entropy(hidden, batch)
 
     def on_validation_epoch_end(self) -> None:
         perplexity = self.validation_loss.compute().exp()

@@ -45,6 +45,20 @@ def test_what_the_decoder_should_say_is_what_it_reads_one_step_later() -> None:
         assert say[length - 1] == EOS_ID
 
 
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_real_finds_the_tokens_of_all_translations_and_no_padding(multiple: int) -> None:
+    batch = make_batch(SRC, TGT, BOS_ID, multiple)
+    expected = [token for ids in TGT for token in [*ids, EOS_ID]]
+    assert batch.tgt_out.flatten()[batch.real].tolist() == expected
+    assert batch.tokens == len(expected)
+
+
+def test_on_a_device_the_lengths_of_translations_stay_on_the_host() -> None:
+    batch = make_batch(SRC, TGT, BOS_ID).to(torch.device("meta"))
+    assert {x.device.type for x in batch[:4]} == {"meta"}
+    assert batch.tokens == make_batch(SRC, TGT, BOS_ID).tokens
+
+
 def test_sentences_without_a_token_have_no_columns() -> None:
     ids, lens = pad([[], []])
     assert ids.shape == (2, 0)

@@ -1,5 +1,6 @@
 """What a loader hands out; cut anywhere, it must go on as if it never had been."""
 
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,23 @@ def test_a_loader_with_workers_cut_in_its_second_epoch_goes_on_too(loaders: Load
     assert resumed.state_dict() == walked(loaders.new(), len(whole))
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_workers_begin_the_next_epoch_before_this_one_has_ended(loaders: Loaders) -> None:
+    loader = loaders.new(workers=2)
+    drawn = []
+
+    class Spied(Mixture):
+        def __iter__(self) -> Iterator[Draw]:
+            for draw in super().__iter__():
+                drawn.append(draw)
+                yield draw
+
+    loader.sampler.__class__ = Spied
+    for seen, _ in enumerate(loader, start=1):
+        assert len(drawn) >= seen + 3, "two batches for each worker, also at the end"
+    assert seen == len(loader)
+
+
 def test_a_loader_cut_twice_goes_on_too(loaders: Loaders) -> None:
     whole = epochs(loaders.new(), 3)
     once, twice = loaders.new(), loaders.new()
@@ -230,13 +248,13 @@ def test_the_end_of_an_epoch_is_saved_as_the_beginning_of_the_next(loaders: Load
 
 def test_epochs_of_a_limited_number_of_batches_are_different_ones(loaders: Loaders) -> None:
     whole, limited = loaders.new(), loaders.new()
-    limited.limit = 3
+    limited.sampler.limit = 3
     in_epoch = len(whole)
     batches = epochs(whole, 2)
     expected = [*batches[:3], *batches[in_epoch : in_epoch + 3]]
     assert [contents(parts) for _ in range(2) for parts in islice(limited, 3)] == expected
     resumed = loaders.new()
-    resumed.limit = 3
+    resumed.sampler.limit = 3
     assert walked(resumed, 3) == {"epoch": 1, "batches": 0}
     assert [contents(parts) for parts in islice(resumed, 3)] == expected[3:]
 

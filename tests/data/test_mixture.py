@@ -41,12 +41,7 @@ def mixture_of(
 
 
 def drawn(mixture: Mixture, epochs: int) -> list[Draw]:
-    found = []
-    for mixture.epoch in range(epochs):
-        epoch = list(mixture)
-        assert len(epoch) == len(mixture)
-        found += epoch
-    return found
+    return list(islice(mixture, epochs * len(mixture)))
 
 
 @settings(deadline=None)
@@ -61,8 +56,7 @@ def test_without_weights_every_pair_of_every_corpus_comes_once_an_epoch(
     seen: Counter[tuple[int, int]] = Counter()
     for rank in range(world):
         mixture = mixture_of(*sizes, rank=rank, world=world)
-        mixture.epoch = epoch
-        for draw in mixture:
+        for draw in mixture.batches(epoch):
             assert draw.epoch == epoch
             seen.update((draw.corpus, index) for index in draw.indices)
     assert seen == Counter((corpus, i) for corpus, size in enumerate(sizes) for i in range(size))
@@ -70,7 +64,7 @@ def test_without_weights_every_pair_of_every_corpus_comes_once_an_epoch(
 
 def test_weights_are_shares_of_the_batches() -> None:
     mixture = mixture_of(400, 40, 40, weights=(2.0, 1.0, 1.0))
-    assert Counter(draw.corpus for draw in mixture) == {0: 60, 1: 30, 2: 30}
+    assert Counter(draw.corpus for draw in mixture.batches(0)) == {0: 60, 1: 30, 2: 30}
 
 
 def test_temperature_takes_sizes_to_the_power_of_its_inverse() -> None:
@@ -91,8 +85,8 @@ def test_no_pair_of_a_corpus_comes_twice_before_all_others_came_once() -> None:
 def test_corpora_are_mixed_and_every_epoch_mixes_them_anew() -> None:
     mixture = mixture_of(200, 200)
     orders = []
-    for mixture.epoch in range(3):
-        order = [draw.corpus for draw in mixture]
+    for epoch in range(3):
+        order = [draw.corpus for draw in mixture.batches(epoch)]
         assert set(order[:20]) == set(order[-20:]) == {0, 1}
         orders.append(order)
     assert orders[0] != orders[1] != orders[2]
@@ -105,7 +99,7 @@ def test_a_mixture_goes_on_anywhere_as_if_it_never_had_been_cut(weights: tuple[f
     for cut in range(len(whole)):
         mixture = mixture_of(80, 24, 13, weights=weights)
         mixture.epoch, mixture.start = divmod(cut, each)
-        assert list(islice(mixture, 3)) == whole[cut : min(cut + 3, (mixture.epoch + 1) * each)]
+        assert list(islice(mixture, len(whole) - cut)) == whole[cut:]
 
 
 def test_all_ranks_take_the_same_corpus_at_the_same_time() -> None:
@@ -119,7 +113,18 @@ def test_all_ranks_take_the_same_corpus_at_the_same_time() -> None:
 def test_an_epoch_has_whole_steps(accumulated: int) -> None:
     for weights in ((), (1.0, 2.5)):
         mixture = mixture_of(90, 25, weights=weights, accumulated=accumulated)
-        assert len(list(mixture)) % accumulated == 0
+        epoch = list(mixture.batches(0))
+        assert len(epoch) == len(mixture)
+        assert len(epoch) % accumulated == 0
+
+
+def test_a_limit_ends_every_epoch_early() -> None:
+    whole, mixture = mixture_of(80, 24), mixture_of(80, 24)
+    mixture.limit, mixture.start = 3, 1
+    expected = [list(whole.batches(epoch))[:3] for epoch in range(2)]
+    assert list(islice(mixture, 5)) == [*expected[0][1:], *expected[1]]
+    mixture.limit = 1000
+    assert mixture.end == len(mixture)
 
 
 def test_a_weight_for_some_corpora_only_is_an_error() -> None:
