@@ -59,13 +59,14 @@ class TrainingBatches(Dataset[list[Batch]]):
 
     def _encode(self, draw: Draw, side: int, pairs: Sequence[Pair]) -> list[list[int]]:
         subwords, strength = self.sides[side]
-        encoded = subwords.encode_all([pair[side] for pair in pairs], threads=1)
-        if strength is not None:
-            for place, (index, pair) in enumerate(zip(draw.indices, pairs, strict=True)):
-                random = Random(f"{self.seed}/{draw.corpus}/{draw.epoch}/{index}/{side}")
-                sampled = subwords.sample(pair[side], strength, random)
-                if len(sampled) <= self.max_length:
-                    encoded[place] = sampled
+        texts = [pair[side] for pair in pairs]
+        if strength is None:
+            return subwords.encode_all(texts, threads=1)
+        encoded = []
+        for index, text in zip(draw.indices, texts, strict=True):
+            random = Random(f"{self.seed}/{draw.corpus}/{draw.epoch}/{index}/{side}")
+            sampled = subwords.sample(text, strength, random)
+            encoded.append(sampled if len(sampled) <= self.max_length else subwords.encode(text))
         return encoded
 
     def _parts(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Batch]:
