@@ -1,6 +1,6 @@
 """Encoded sentences become padded tensors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,12 +24,9 @@ class Batch(NamedTuple):
     tgt_out: Tensor
     """(B, T): the translation, then the end token: what it should say."""
     tgt_lens: Tensor
-    """(B,); of a batch on a GPU, too, on the host, which asks for them."""
-
-    @property
-    def tokens(self) -> int:
-        """Of the translations, end tokens counted, padding not."""
-        return sum(self.tgt_lens.tolist())
+    """(B,)."""
+    tokens: int
+    """Sum of tgt_lens, for which no device needs to be waited for."""
 
     @property
     def real(self) -> Tensor:
@@ -37,10 +34,14 @@ class Batch(NamedTuple):
         return (self.tgt_out.flatten() != PAD_ID).nonzero_static(size=self.tokens)[:, 0]
 
     def to(self, device: torch.device) -> "Batch":
-        """What the network reads on this device, from pinned memory without waiting for it."""
+        """The same on this device; what is in pinned memory is not waited for."""
         at_once = device.type == "cuda"
-        src, src_lens, tgt_in, tgt_out = (x.to(device, non_blocking=at_once) for x in self[:4])
-        return Batch(src, src_lens, tgt_in, tgt_out, self.tgt_lens)
+        return self.each(lambda x: x.to(device, non_blocking=at_once), self.tokens)
+
+    def each(self, change: Callable[[Tensor], Tensor], tokens: int) -> "Batch":
+        """What this makes of each tensor, with so many tokens then."""
+        src, src_lens, tgt_in, tgt_out, tgt_lens = map(change, self[:5])
+        return Batch(src, src_lens, tgt_in, tgt_out, tgt_lens, tokens)
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: int = 1) -> Batch:
@@ -51,14 +52,15 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: 
     src_ids, src_lens = pad([[*ids, EOS_ID] for ids in src], multiple)
     tgt_in, tgt_lens = pad([[start_id, *ids] for ids in tgt], multiple)
     tgt_out, _ = pad([[*ids, EOS_ID] for ids in tgt], multiple)
-    return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens)
+    tokens = sum(map(len, tgt)) + len(tgt)
+    return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens, tokens)
 
 
 def uniform(rows: int, src: int, tgt: int) -> Batch:
     """Sentences of so many positions that say nothing but end tokens: to try what they cost."""
     sources, lens = torch.full((rows, src), EOS_ID), torch.full((rows,), tgt)
     tgt_in, tgt_out = (torch.full((rows, tgt), EOS_ID) for _ in range(2))
-    return Batch(sources, torch.full((rows,), src), tgt_in, tgt_out, lens)
+    return Batch(sources, torch.full((rows,), src), tgt_in, tgt_out, lens, rows * tgt)
 
 
 def with_other_sources(batch: Batch) -> Batch:

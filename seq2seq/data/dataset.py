@@ -107,8 +107,8 @@ class TextBatches(Dataset[TextBatch]):
 
 
 def begin_worker(_: int) -> None:
-    """Batches refer to nothing in circles, so a worker needs no search for those: with large caches
-    it took a third of the time."""
+    """Switch the garbage collector off: batches refer to nothing in circles, and it took a third
+    of the time of a worker (docs/results.md)."""
     gc.disable()
 
 

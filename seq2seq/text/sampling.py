@@ -30,7 +30,7 @@ UNKNOWN_PENALTY = 10.0
 
 class Lattice(NamedTuple):
     """Of a word, for each end in it: the places where a last piece may begin, and the chances that
-    it begins there or before, up to a factor. In arrays, which take a quarter of the memory of lists.
+    it begins there or before, up to a factor. Arrays take a quarter of the memory of lists.
     """
 
     first: "array[int]"

@@ -88,7 +88,9 @@ def too_large(part: Batch, advice: str) -> str:
 def halves(part: Batch) -> tuple[Batch, Batch]:
     """The first half of the rows, and the others."""
     middle = (len(part.src) + 1) // 2
-    return Batch(*(x[:middle] for x in part)), Batch(*(x[middle:] for x in part))
+    first = int(part.tgt_lens[:middle].sum())
+    others = part.tokens - first
+    return part.each(lambda x: x[:middle], first), part.each(lambda x: x[middle:], others)
 
 
 def _learn(

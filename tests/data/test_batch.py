@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from torch.distributed.utils import _to_kwargs
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.data.batch import batches, make_batch, pad, uniform, with_other_sources
@@ -34,7 +35,7 @@ def test_a_batch_is_the_ids_with_start_and_end_tokens_padded_on_the_right(
     assert batch.tgt_out.tolist() == padded([[*ids, EOS_ID] for ids in TGT], multiple)
     assert batch.src_lens.tolist() == [len(ids) + 1 for ids in SRC]
     assert batch.tgt_lens.tolist() == [len(ids) + 1 for ids in TGT]
-    assert {tensor.dtype for tensor in batch} == {torch.int64}
+    assert {tensor.dtype for tensor in batch[:5]} == {torch.int64}
 
 
 def test_what_the_decoder_should_say_is_what_it_reads_one_step_later() -> None:
@@ -53,10 +54,14 @@ def test_real_finds_the_tokens_of_all_translations_and_no_padding(multiple: int)
     assert batch.tokens == len(expected)
 
 
-def test_on_a_device_the_lengths_of_translations_stay_on_the_host() -> None:
-    batch = make_batch(SRC, TGT, BOS_ID).to(torch.device("meta"))
-    assert {x.device.type for x in batch[:4]} == {"meta"}
-    assert batch.tokens == make_batch(SRC, TGT, BOS_ID).tokens
+def test_the_number_of_tokens_is_known_on_the_host_wherever_the_batch_is() -> None:
+    meta = torch.device("meta")
+    moved = make_batch(SRC, TGT, BOS_ID).to(meta)
+    ((distributed,),), _ = _to_kwargs((moved,), {}, meta, False)  # as DistributedDataParallel does
+    for batch in (moved, distributed):
+        assert {tensor.device.type for tensor in batch[:5]} == {"meta"}
+        assert batch.tokens == sum(len(ids) + 1 for ids in TGT)
+        assert batch.real.shape == (batch.tokens,)
 
 
 def test_sentences_without_a_token_have_no_columns() -> None:
@@ -71,7 +76,7 @@ def test_with_other_sources_every_sentence_has_its_neighbours_source_and_its_own
         with_other_sources(make_batch(SRC, TGT, BOS_ID)),
     )
     expected = make_batch([SRC[-1], *SRC[:-1]], TGT, BOS_ID)
-    for found, wanted in zip(other, expected, strict=True):
+    for found, wanted in zip(other[:5], expected[:5], strict=True):
         assert torch.equal(found, wanted)
     assert not torch.equal(batch.src_lens, other.src_lens)
 
@@ -94,5 +99,6 @@ def test_batches_hold_each_sentence_once_and_stay_within_budget_or_are_one(
 def test_a_uniform_batch_has_sentences_of_end_tokens_without_padding() -> None:
     ends = [[EOS_ID] * 3] * 2, [[EOS_ID] * 6] * 2
     expected = make_batch(*ends, start_id=EOS_ID)
-    for found, wanted in zip(uniform(2, 4, 7), expected, strict=True):
+    assert uniform(2, 4, 7).tokens == expected.tokens
+    for found, wanted in zip(uniform(2, 4, 7)[:5], expected[:5], strict=True):
         assert torch.equal(found, wanted)

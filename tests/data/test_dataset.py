@@ -35,7 +35,7 @@ def batches(subwords: Subwords, budget: int = 10**6, **options: Any) -> Training
 
 
 def contents(parts: list[Batch]) -> Contents:
-    return [tensor.tolist() for part in parts for tensor in part]
+    return [tensor.tolist() for part in parts for tensor in part[:5]]
 
 
 def sources_in(parts: list[Batch]) -> list[list[int]]:

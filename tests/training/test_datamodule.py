@@ -1,8 +1,15 @@
 """What a run knows of its corpora before it trains on them."""
 
+import gc
+from pathlib import Path
+
 import numpy as np
 import pytest
+from small_runs import write_reverse_corpus
 
+from seq2seq.config import BOS_ID, SubwordConfig
+from seq2seq.data.corpus import CorpusFiles
+from seq2seq.data.dataset import TrainingBatches
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.training.datamodule import CorpusDataModule
 
@@ -27,3 +34,21 @@ def test_large_batches_may_have_as_many_pairs_as_four_positions_each_fill(
     data.samplers = [TokenBatchSampler(lengths, batch_tokens, batch_pairs=data.batch_pairs)]
     assert data.batch_pairs == pairs
     assert max(len(draw.indices) for draw in data.samplers[0]) == min(pairs, batch_tokens // 3)
+
+
+def test_its_workers_collect_no_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_reverse_corpus(tmp_path, train=50)
+    files = CorpusFiles(src=str(tmp_path / "train.src"), tgt=str(tmp_path / "train.tgt"))
+    data = CorpusDataModule(
+        files,
+        files,
+        subwords=SubwordConfig(src_vocab_size=60, tgt_vocab_size=60, byte_fallback=False),
+        cache=str(tmp_path),
+        workers=1,
+    )
+    data.setup("fit")
+    data.start_id = BOS_ID
+    monkeypatch.setattr(TrainingBatches, "__getitem__", lambda *_: gc.isenabled())
+    (collects,) = data.train_dataloader()
+    assert not collects
+    assert gc.isenabled()  # in the process that trains

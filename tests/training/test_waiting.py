@@ -11,10 +11,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq.training.module import TranslationModule
 
-ASKED = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
-"""What float(), bool(), .item() and the like become."""
-ON_THE_HOST = ("seq2seq/data/batch.py",)
+ASKED = (
+    torch.ops.aten._local_scalar_dense.default,
+    torch.ops.aten.equal.default,
+    torch.ops.aten.nonzero.default,
+    torch.ops.aten.masked_select.default,
+)
+"""What float(), bool(), .item() and the like become, and what has as many results as are found."""
+ON_THE_HOST = "seq2seq/data/dataset.py"
 """Where batches are made of lists, before they go to any device."""
+
+
+def chosen_by_mask(_: torch.Tensor, indices: list[torch.Tensor | None]) -> bool:
+    return any(index is not None and index.dtype == torch.bool for index in indices)
 
 
 class Questions(TorchDispatchMode):
@@ -27,7 +36,7 @@ class Questions(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func in ASKED:
+        if func in ASKED or (func is torch.ops.aten.index.Tensor and chosen_by_mask(*args)):
             frames = traceback.extract_stack()
             if not any(frame.filename.endswith(ON_THE_HOST) for frame in frames):
                 place = next(f for f in reversed(frames[:-1]) if "/torch/" not in f.filename)
