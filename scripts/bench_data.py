@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import BOS_ID, Dropout, ModelConfig, SubwordConfig, SubwordSampling
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.dataset import ResumableLoader, TrainingBatches, begin_worker
+from seq2seq.data.dataset import ResumableLoader, TrainingBatches
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import PairStore, store_of, write_store
@@ -55,14 +55,7 @@ def loader_over(
         max_length=256,
         sampling=SubwordSampling(src=sampling, tgt=sampling),
     )
-    return ResumableLoader(
-        dataset,
-        sampler=Mixture([sampler]),
-        batch_size=None,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        worker_init_fn=begin_worker,
-    )
+    return ResumableLoader(dataset, Mixture([sampler]), workers)
 
 
 def throughput(loader: ResumableLoader) -> dict[str, float]:

@@ -58,9 +58,8 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: 
 
 def uniform(rows: int, src: int, tgt: int) -> Batch:
     """Sentences of so many positions that say nothing but end tokens: to try what they cost."""
-    sources, lens = torch.full((rows, src), EOS_ID), torch.full((rows,), tgt)
-    tgt_in, tgt_out = (torch.full((rows, tgt), EOS_ID) for _ in range(2))
-    return Batch(sources, torch.full((rows,), src), tgt_in, tgt_out, lens, rows * tgt)
+    sources, targets = ([[EOS_ID] * (length - 1)] * rows for length in (src, tgt))
+    return make_batch(sources, targets, EOS_ID)
 
 
 def with_other_sources(batch: Batch) -> Batch:

@@ -106,12 +106,6 @@ class TextBatches(Dataset[TextBatch]):
         return TextBatch(make_batch(src, tgt, self.start_id), draw.indices, pairs)
 
 
-def begin_worker(_: int) -> None:
-    """Switch the garbage collector off: batches refer to nothing in circles, and it took a third
-    of the time of a worker (docs/results.md)."""
-    gc.disable()
-
-
 class ResumableLoader(DataLoader[list[Batch]]):
     """A DataLoader that counts its own epochs and can go on in the middle of one.
 
@@ -127,14 +121,31 @@ class ResumableLoader(DataLoader[list[Batch]]):
     """Batches of this epoch that were handed out."""
     _begun = False
 
+    def __init__(
+        self,
+        dataset: TrainingBatches,
+        sampler: Mixture,
+        workers: int = 0,
+        *,
+        pin_memory: bool = False,
+    ) -> None:
+        super().__init__(
+            dataset,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            worker_init_fn=_begin_worker,
+            pin_memory=pin_memory,
+        )
+
     def __iter__(self) -> Iterator[list[Batch]]:  # type: ignore[override]
-        goes_on = self._begun and self._at_end
         if self._at_end:
             self.epoch, self._seen = self.epoch + 1, 0
         elif self._begun:
-            self._seen = 0
+            self._seen, self._iterator = 0, None
         # Lightning ends the workers of an iterator that it finds under this name, and forgets it.
-        if not goes_on or self._iterator is None:
+        if self._iterator is None:
             self.sampler.epoch, self.sampler.start = self.epoch, self._seen
             self._iterator = super().__iter__()
         self._begun = True
@@ -156,4 +167,10 @@ class ResumableLoader(DataLoader[list[Batch]]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.epoch, self._seen = state["epoch"], state["batches"]
-        self._begun = False
+        self._begun, self._iterator = False, None
+
+
+def _begin_worker(_: int) -> None:
+    """Switch the garbage collector off: batches refer to nothing in circles, and it took a third
+    of the time of a worker (docs/results.md)."""
+    gc.disable()

@@ -15,7 +15,6 @@ from seq2seq.data.dataset import (
     TextBatch,
     TextBatches,
     TrainingBatches,
-    begin_worker,
     most_tokens,
 )
 from seq2seq.data.lines import read_lines
@@ -167,15 +166,7 @@ class CorpusDataModule(pl.LightningDataModule):
             limit = self.trainer.limit_train_batches
             order.limit = limit if isinstance(limit, int) else int(len(order) * limit)
         workers = self.workers if self.workers is not None else 4 if self._on_gpu else 0
-        return ResumableLoader(
-            dataset,
-            sampler=order,
-            batch_size=None,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            worker_init_fn=begin_worker,
-            pin_memory=self._on_gpu,
-        )
+        return ResumableLoader(dataset, order, workers, pin_memory=self._on_gpu)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         return self._text_loader("validation")

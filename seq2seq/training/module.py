@@ -227,12 +227,14 @@ class TranslationModule(pl.LightningModule):
         hidden = self.network(src, src_lens, tgt_in)  # (B or 2 B, T, D)
         return self._cross_entropy(hidden, batch, recipe.label_smoothing, recipe.r_drop)
 
-    def _cross_entropy(self, hidden: Tensor, batch: Batch, *settings: float) -> Tensor:
+    def _cross_entropy(
+        self, hidden: Tensor, batch: Batch, label_smoothing: float = 0.0, r_drop: float = 0.0
+    ) -> Tensor:
         """hidden (B or 2 B, T, D) -> scalar; only the N target tokens get logits, no padding."""
         wanted, real = batch.tgt_out.flatten(), batch.real  # (B * T,), (N,)
         hidden = hidden.view(-1, len(wanted), hidden.shape[-1])  # (1 or 2, B * T, D)
         logits = self.network.project(hidden.index_select(1, real))  # (1 or 2, N, V)
-        return cross_entropy_sum(logits, wanted[real], *settings)
+        return cross_entropy_sum(logits, wanted[real], label_smoothing, r_drop)
 
     def configure_optimizers(self) -> Any:
         loop = self.trainer.fit_loop

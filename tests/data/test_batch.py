@@ -97,8 +97,8 @@ def test_batches_hold_each_sentence_once_and_stay_within_budget_or_are_one(
 
 
 def test_a_uniform_batch_has_sentences_of_end_tokens_without_padding() -> None:
-    ends = [[EOS_ID] * 3] * 2, [[EOS_ID] * 6] * 2
-    expected = make_batch(*ends, start_id=EOS_ID)
-    assert uniform(2, 4, 7).tokens == expected.tokens
-    for found, wanted in zip(uniform(2, 4, 7)[:5], expected[:5], strict=True):
+    source, target = (torch.full((2, length), EOS_ID) for length in (4, 7))
+    expected = source, torch.tensor([4, 4]), target, target, torch.tensor([7, 7])
+    assert uniform(2, 4, 7).tokens == 14
+    for found, wanted in zip(uniform(2, 4, 7)[:5], expected, strict=True):
         assert torch.equal(found, wanted)

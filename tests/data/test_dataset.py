@@ -154,13 +154,7 @@ class Loaders:
             max_length=100,
             sampling=SAMPLING,
         )
-        return ResumableLoader(
-            dataset,
-            sampler=Mixture(samplers, weights=(1.0, 2.0)),
-            batch_size=None,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-        )
+        return ResumableLoader(dataset, Mixture(samplers, weights=(1.0, 2.0)), workers)
 
 
 @pytest.fixture(scope="module")

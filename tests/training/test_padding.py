@@ -30,29 +30,25 @@ def test_a_batch_costs_what_its_sentences_cost_alone(multiple: int, r_drop: floa
     module = TranslationModule(config, Recipe(r_drop=r_drop, dropout=rates), SearchConfig())
     torch.manual_seed(1)
     module.network = Transformer(config, rates=rates).train()
-    start = module.network.config.start_id
-
-    alone = []
-    for src, tgt in zip(SRC, TGT, strict=True):
-        batch = make_batch([src], [tgt], start)
-        logits = module.network.project(module.network(batch.src, batch.src_lens, batch.tgt_in))
-        said = batch.tgt_out[0]
-        alone.append(F.cross_entropy(logits[0], said, label_smoothing=0.1, reduction="sum"))
+    whole = alone(module, label_smoothing=0.1)
     weights = list(module.network.parameters())
-    expected = torch.autograd.grad(torch.stack(alone).sum(), weights)
+    expected = torch.autograd.grad(whole, weights)
 
-    batch = make_batch(SRC, TGT, start, multiple)
+    batch = make_batch(SRC, TGT, module.network.config.start_id, multiple)
     loss = module._training_loss(batch)
-    torch.testing.assert_close(loss.detach(), torch.stack(alone).sum().detach())
+    torch.testing.assert_close(loss.detach(), whole.detach())
     torch.testing.assert_close(torch.autograd.grad(loss, weights), expected)
-    torch.testing.assert_close(module._validation_loss(batch), unsmoothed(module))
+    torch.testing.assert_close(module._validation_loss(batch), alone(module, label_smoothing=0.0))
 
 
-def unsmoothed(module: TranslationModule) -> torch.Tensor:
-    total = torch.zeros(())
+def alone(module: TranslationModule, label_smoothing: float) -> torch.Tensor:
+    """The losses of all sentences, one after the other."""
+    network, total = module.network, torch.zeros(())
     for src, tgt in zip(SRC, TGT, strict=True):
-        batch = make_batch([src], [tgt], module.network.config.start_id)
-        hidden = module.network(batch.src, batch.src_lens, batch.tgt_in)
-        log_p = module.network.project(hidden)[0].log_softmax(dim=-1)
-        total = total - log_p.gather(1, batch.tgt_out[0][:, None]).sum()
+        batch = make_batch([src], [tgt], network.config.start_id)
+        logits = network.project(network(batch.src, batch.src_lens, batch.tgt_in))[0]
+        said = batch.tgt_out[0]
+        total = total + F.cross_entropy(
+            logits, said, label_smoothing=label_smoothing, reduction="sum"
+        )
     return total
