@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import BOS_ID, Dropout, ModelConfig, SubwordConfig, SubwordSampling
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.dataset import ResumableLoader, TrainingBatches
+from seq2seq.data.dataset import ResumableLoader, TrainingBatches, batches_together
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import PairStore, store_of, write_store
@@ -43,6 +43,7 @@ def loader_over(
     sampling: float | None = None,
 ) -> ResumableLoader:
     """As training makes it."""
+    strengths = SubwordSampling(src=sampling, tgt=sampling)
     sampler = TokenBatchSampler(
         store.lengths(subwords, subwords, print), batch_tokens, max_length=256
     )
@@ -53,9 +54,10 @@ def loader_over(
         start_id=BOS_ID,
         batch_tokens=batch_tokens,
         max_length=256,
-        sampling=SubwordSampling(src=sampling, tgt=sampling),
+        sampling=strengths,
     )
-    return ResumableLoader(dataset, Mixture([sampler]), workers)
+    order = Mixture([sampler], together=batches_together([sampler], strengths))
+    return ResumableLoader(dataset, order, workers)
 
 
 def throughput(loader: ResumableLoader) -> dict[str, float]:

@@ -113,7 +113,13 @@ def test_what_an_engine_cannot_be_asked_is_told(workers: WorkersEngine) -> None:
         workers.log_probs([[8]], [[8]])
 
 
-def test_what_workers_tell_of_translations_needs_no_shared_memory() -> None:
+def test_what_workers_tell_of_translations_needs_no_shared_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The one here fills its own shared memory, too.
+    monkeypatch.setattr(
+        ForkingPickler, "_extra_reducers", vars(ForkingPickler)["_extra_reducers"].copy()
+    )
     engine, src, tgt = WorkersEngine(Looking, 1), [[8, 9, 10], [11]], [[12], [13, 14]]
     for ask in ("log_probs", "cross_attention"):
         found, expected = (getattr(each, ask)(src, tgt) for each in (engine, Looking()))

@@ -1,8 +1,9 @@
 """What a loader makes batches of, and the loader."""
 
 import gc
+from bisect import bisect
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, chain, islice
 from random import Random
 from typing import NamedTuple
 
@@ -12,12 +13,16 @@ from seq2seq.config import SubwordSampling
 from seq2seq.data.batch import Batch, Ids, make_batch, round_up
 from seq2seq.data.corpus import Pair
 from seq2seq.data.mixture import Mixture
-from seq2seq.data.sampler import Draw
+from seq2seq.data.parcel import Parcel
+from seq2seq.data.sampler import Draw, TokenBatchSampler
 from seq2seq.text.subwords import Subwords
 
+EncodedPair = tuple[Ids, Ids]
 EXCESS = 1.5
 """Of its budget, that a batch of sampled subwords may take before it is cut: two parts cost a sixth
 more time than one with more padding (docs/results.md)."""
+POOL = 8192
+"""Pairs whose sampled subwords are sorted together: half a second of one core."""
 
 
 def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
@@ -25,13 +30,23 @@ def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
     return batch_tokens if sampling == SubwordSampling() else int(EXCESS * batch_tokens)
 
 
-class TrainingBatches(Dataset[list[Batch]]):
-    """dataset[draw] -> the batch of one step, in parts of `most_tokens` at most.
+def batches_together(samplers: Sequence[TokenBatchSampler], sampling: SubwordSampling) -> int:
+    """Of how many draws the pairs are shared out anew, see `TrainingBatches`."""
+    if sampling == SubwordSampling():
+        return 1
+    pairs = sum(each.pairs for each in samplers)
+    return -(-POOL * sum(len(each) * each.world for each in samplers) // pairs)
 
-    There is one part, but where subwords are sampled (Kudo 2018; Provilkov et al. 2020), sentences
-    come out longer than they were planned. What exceeds `batch_tokens` by more than half is cut
-    into its shorter and its longer sentences, again and again. The segmentation of a sentence
-    follows from (seed, corpus, epoch, index).
+
+class TrainingBatches(Dataset[Parcel]):
+    """dataset[draws] -> as many batches, each in parts of `most_tokens` at most.
+
+    There is one draw and one part, but where subwords are sampled (Kudo 2018; Provilkov et al.
+    2020): sentences come out in other lengths than they were planned with. So the pairs of many
+    draws are sorted by what came out, and shared out anew among as many batches of like size, no
+    one of more than `batch_pairs`. What exceeds `batch_tokens` by more than half is cut into its
+    shorter and its longer sentences, again and again. The segmentation of a sentence follows from
+    (seed, corpus, epoch, index).
     """
 
     def __init__(
@@ -43,19 +58,27 @@ class TrainingBatches(Dataset[list[Batch]]):
         start_id: int,
         batch_tokens: int,
         max_length: int,
+        batch_pairs: int = 1024,
         multiple: int = 1,
         sampling: SubwordSampling = SubwordSampling(),  # noqa: B008 (frozen)
         seed: int = 0,
     ) -> None:
         self.corpora, self.sampling, self.seed = corpora, sampling, seed
         self.sides = (src, sampling.src), (tgt, sampling.tgt)
-        self.start_id, self.multiple = start_id, multiple
+        self.start_id, self.batch_pairs, self.multiple = start_id, batch_pairs, multiple
         self.most_tokens, self.max_length = most_tokens(batch_tokens, sampling), max_length
 
-    def __getitem__(self, draw: Draw) -> list[Batch]:
+    def __getitem__(self, draws: Sequence[Draw]) -> Parcel:
+        pairs = [pair for draw in draws for pair in self._encoded(draw)]
+        pairs.sort(key=_size)
+        batches = [self._parts(each) for each in self._shared_out(pairs, len(draws))]
+        Random(f"{self.seed}/{draws[0]}").shuffle(batches)
+        return Parcel.of(batches)
+
+    def _encoded(self, draw: Draw) -> Iterator[EncodedPair]:
         pairs = [self.corpora[draw.corpus][index] for index in draw.indices]
         src, tgt = (self._encode(draw, side, pairs) for side in range(2))
-        return self._parts(list(zip(src, tgt, strict=True)))
+        return zip(src, tgt, strict=True)
 
     def _encode(self, draw: Draw, side: int, pairs: Sequence[Pair]) -> list[list[int]]:
         subwords, strength = self.sides[side]
@@ -69,17 +92,38 @@ class TrainingBatches(Dataset[list[Batch]]):
             encoded.append(sampled if len(sampled) <= self.max_length else subwords.encode(text))
         return encoded
 
-    def _parts(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Batch]:
-        longest = round_up(max(map(_longer, pairs)) + 1, self.multiple)
+    def _shared_out(
+        self, pairs: Sequence[EncodedPair], number: int
+    ) -> Iterator[Sequence[EncodedPair]]:
+        """Neighbours, so that the longer sides of each batch add up to as much."""
+        sums = list(accumulate(_longer(pair) for pair in pairs))
+        begin = done = 0
+        for others in range(number - 1, -1, -1):
+            end = bisect(sums, done + (sums[-1] - done) / (others + 1))
+            # All others get one pair at least, and none of them too many.
+            end = max(end, begin + 1, len(pairs) - others * self.batch_pairs)
+            end = min(end, begin + self.batch_pairs, len(pairs) - others)
+            yield pairs[begin:end]
+            begin, done = end, sums[end - 1]
+
+    def _parts(self, pairs: Sequence[EncodedPair]) -> list[Batch]:
+        longest = round_up(_longer(pairs[-1]), self.multiple)
         if len(pairs) > 1 and len(pairs) * longest > self.most_tokens:
-            pairs, half = sorted(pairs, key=_longer), len(pairs) // 2
+            half = len(pairs) // 2
             return self._parts(pairs[:half]) + self._parts(pairs[half:])
         src, tgt = zip(*pairs, strict=True)
         return [make_batch(src, tgt, self.start_id, self.multiple)]
 
 
-def _longer(pair: tuple[Ids, Ids]) -> int:
-    return max(map(len, pair))
+def _size(pair: EncodedPair) -> tuple[int, int]:
+    """Pairs of one longer side are sorted by the other."""
+    src, tgt = pair
+    return _longer(pair), len(src) - len(tgt)
+
+
+def _longer(pair: EncodedPair) -> int:
+    """The longer side, its end token counted."""
+    return max(map(len, pair)) + 1
 
 
 class TextBatch(NamedTuple):
@@ -106,7 +150,7 @@ class TextBatches(Dataset[TextBatch]):
         return TextBatch(make_batch(src, tgt, self.start_id), draw.indices, pairs)
 
 
-class ResumableLoader(DataLoader[list[Batch]]):
+class ResumableLoader(DataLoader[Parcel]):
     """A DataLoader that counts its own epochs and can go on in the middle of one.
 
     One stream of batches goes through all epochs, so that workers make the first ones of the next
@@ -120,6 +164,7 @@ class ResumableLoader(DataLoader[list[Batch]]):
     _seen = 0
     """Batches of this epoch that were handed out."""
     _begun = False
+    _batches: Iterator[list[Batch]]
 
     def __init__(
         self,
@@ -146,10 +191,13 @@ class ResumableLoader(DataLoader[list[Batch]]):
             self._seen, self._iterator = 0, None
         # Lightning ends the workers of an iterator that it finds under this name, and forgets it.
         if self._iterator is None:
-            self.sampler.epoch, self.sampler.start = self.epoch, self._seen
+            skipped = self._seen % self.sampler.together
+            self.sampler.epoch, self.sampler.start = self.epoch, self._seen - skipped
             self._iterator = super().__iter__()
+            batches = chain.from_iterable(parcel.batches() for parcel in self._iterator)
+            self._batches = islice(batches, skipped, None)
         self._begun = True
-        for batch in islice(self._iterator, self.sampler.end - self._seen):
+        for batch in islice(self._batches, self.sampler.end - self._seen):
             self._seen += 1
             yield batch
 

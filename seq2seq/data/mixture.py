@@ -13,8 +13,8 @@ from seq2seq.errors import ConfigError
 Shares = NDArray[np.int64]
 
 
-class Mixture(Sampler[Draw]):
-    """Batches of all corpora in one order, epoch after epoch; each is of one corpus.
+class Mixture(Sampler[list[Draw]]):
+    """What is drawn from all corpora, in one order, epoch after epoch; each batch from one corpus.
 
     corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
     none, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every
@@ -31,13 +31,14 @@ class Mixture(Sampler[Draw]):
         weights: Sequence[float | None] = (),
         temperature: float = 1.0,
         accumulated: int = 1,
+        together: int = 1,
         seed: int = 0,
     ) -> None:
-        self.samplers, self.seed = samplers, seed
+        self.samplers, self.together, self.seed = samplers, together, seed
         self.epoch = 0
         """The first one."""
         self.start = 0
-        """Batches of it that are skipped, after a resume."""
+        """Batches of it that are skipped, after a resume; a multiple of `together`."""
         self.limit: int | None = None
         """Batches after which an epoch ends, if it has more."""
         sizes = np.array([len(sampler) for sampler in samplers])
@@ -53,11 +54,14 @@ class Mixture(Sampler[Draw]):
         """Where an epoch ends."""
         return len(self) if self.limit is None else min(len(self), self.limit)
 
-    def __iter__(self) -> Iterator[Draw]:
-        """Without end: who asks early for what comes next does not wait where an epoch begins."""
+    def __iter__(self) -> Iterator[list[Draw]]:
+        """Without end: who asks early for what comes next does not wait where an epoch begins.
+        `together` of them at a time, where an epoch ends fewer."""
         start = self.start
         for epoch in count(self.epoch):
-            yield from islice(self.batches(epoch, start), self.end - start)
+            draws = islice(self.batches(epoch, start), self.end - start)
+            while some := list(islice(draws, self.together)):
+                yield some
             start = 0
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Draw]:

@@ -15,6 +15,7 @@ from seq2seq.data.dataset import (
     TextBatch,
     TextBatches,
     TrainingBatches,
+    batches_together,
     most_tokens,
 )
 from seq2seq.data.lines import read_lines
@@ -150,6 +151,7 @@ class CorpusDataModule(pl.LightningDataModule):
             start_id=self.start_id,
             batch_tokens=self.batch_tokens,
             max_length=self.max_length,
+            batch_pairs=self.batch_pairs,
             multiple=self._multiple,
             sampling=self.subword_sampling,
             seed=self.seed,
@@ -160,6 +162,7 @@ class CorpusDataModule(pl.LightningDataModule):
             weights=weights,
             temperature=self.temperature,
             accumulated=self._accumulated,
+            together=batches_together(self.samplers, self.subword_sampling),
             seed=self.seed,
         )
         if self.trainer is not None:

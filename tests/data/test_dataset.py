@@ -5,13 +5,20 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from corpora import random_pairs, stored
+from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, SubwordConfig, SubwordSampling
 from seq2seq.data.batch import Batch
-from seq2seq.data.dataset import ResumableLoader, TextBatches, TrainingBatches
+from seq2seq.data.dataset import (
+    ResumableLoader,
+    TextBatches,
+    TrainingBatches,
+    batches_together,
+)
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import Draw, TokenBatchSampler
 from seq2seq.data.store import lengths_of
@@ -34,6 +41,16 @@ def batches(subwords: Subwords, budget: int = 10**6, **options: Any) -> Training
     return TrainingBatches([PAIRS], subwords, subwords, batch_tokens=budget, **options)
 
 
+def made(dataset: TrainingBatches, *draws: Draw) -> list[list[Batch]]:
+    return list(dataset[draws].batches())
+
+
+def parts_of(dataset: TrainingBatches, draw: Draw) -> list[Batch]:
+    """Of the batch of a draw alone."""
+    (parts,) = made(dataset, draw)
+    return parts
+
+
 def contents(parts: list[Batch]) -> Contents:
     return [tensor.tolist() for part in parts for tensor in part[:5]]
 
@@ -48,41 +65,50 @@ def sources_in(parts: list[Batch]) -> list[list[int]]:
     return rows
 
 
+def texts_in(parts: list[Batch], subwords: Subwords) -> list[str]:
+    return [subwords.decode(ids) for ids in sources_in(parts)]
+
+
 def test_a_training_batch_holds_the_subwords_of_its_pairs(subwords: Subwords) -> None:
-    (batch,) = batches(subwords)[ALL]
-    assert sources_in([batch]) == [subwords.encode(pair.src) for pair in PAIRS]
-    for ids, length, pair in zip(batch.tgt_in, batch.tgt_lens, PAIRS, strict=True):
-        assert ids[:length].tolist() == [BOS_ID, *subwords.encode(pair.tgt)]
+    (batch,) = parts_of(batches(subwords), ALL)
+    rows = zip(
+        batch.src.tolist(), batch.src_lens, batch.tgt_in.tolist(), batch.tgt_lens, strict=True
+    )
+    found = [(src[: s - 1], tgt[1:t]) for src, s, tgt, t in rows]
+    assert set(batch.tgt_in[:, 0].tolist()) == {BOS_ID}
+    assert sorted(found) == sorted(
+        (subwords.encode(pair.src), subwords.encode(pair.tgt)) for pair in PAIRS
+    )
 
 
 def test_sampled_subwords_spell_the_same_text_in_another_way_every_epoch(
     subwords: Subwords,
 ) -> None:
     dataset = batches(subwords, sampling=SAMPLING)
-    epochs = [sources_in(dataset[ALL._replace(epoch=epoch)]) for epoch in range(5)]
-    for rows in epochs:
-        assert [subwords.decode(ids) for ids in rows] == [pair.src for pair in PAIRS]
-    spelled = [len({tuple(rows[place]) for rows in epochs}) for place in range(len(PAIRS))]
-    assert sum(number > 1 for number in spelled) > len(PAIRS) / 2
+    spelled = dict[str, set[tuple[int, ...]]]()
+    for epoch in range(5):
+        for ids in sources_in(parts_of(dataset, ALL._replace(epoch=epoch))):
+            spelled.setdefault(subwords.decode(ids), set()).add(tuple(ids))
+    assert set(spelled) == {pair.src for pair in PAIRS}
+    assert sum(len(each) > 1 for each in spelled.values()) > len(spelled) / 2
 
 
 def test_a_sampled_sentence_follows_from_seed_corpus_epoch_and_index_not_from_its_company(
     subwords: Subwords,
 ) -> None:
     dataset = batches(subwords, sampling=SAMPLING)
-    together = sources_in(dataset[ALL._replace(epoch=2)])
-    alone = [sources_in(dataset[Draw(0, 2, [index])])[0] for index in reversed(ALL.indices)]
-    assert together == alone[::-1]
-    assert sources_in(batches(subwords, sampling=SAMPLING, seed=9)[ALL._replace(epoch=2)]) != (
-        together
-    )
+    together = sources_in(parts_of(dataset, ALL._replace(epoch=2)))
+    alone = [sources_in(parts_of(dataset, Draw(0, 2, [index])))[0] for index in ALL.indices]
+    assert sorted(together) == sorted(alone)
+    other = batches(subwords, sampling=SAMPLING, seed=9)
+    assert sorted(sources_in(parts_of(other, ALL._replace(epoch=2)))) != sorted(together)
 
 
 def test_sides_are_sampled_apart(subwords: Subwords) -> None:
-    (plain,) = batches(subwords)[ALL]
-    (batch,) = batches(subwords, sampling=SubwordSampling(tgt=0.1))[ALL]
-    assert batch.src.tolist() == plain.src.tolist()
-    assert batch.tgt_in.tolist() != plain.tgt_in.tolist()
+    (plain,) = parts_of(batches(subwords), ALL)
+    (batch,) = parts_of(batches(subwords, sampling=SubwordSampling(tgt=0.1)), ALL)
+    assert sorted(sources_in([batch])) == sorted(sources_in([plain]))
+    assert sorted(batch.tgt_in.tolist()) != sorted(plain.tgt_in.tolist())
 
 
 def test_a_batch_far_over_its_budget_is_cut_by_length_into_parts_and_keeps_every_pair(
@@ -90,44 +116,105 @@ def test_a_batch_far_over_its_budget_is_cut_by_length_into_parts_and_keeps_every
 ) -> None:
     for budget in (40, 100, 300):
         dataset = batches(subwords, budget, sampling=SAMPLING)
-        parts = dataset[ALL]
+        parts = parts_of(dataset, ALL)
         assert len(parts) > 1
         for part in parts:
             assert len(part.src) == 1 or max(part.src.numel(), part.tgt_in.numel()) <= 1.5 * budget
         lengths = [torch.maximum(part.src_lens, part.tgt_lens) for part in parts]
         for shorter, longer in pairwise(lengths):
             assert shorter.max() <= longer.min()
-        whole = batches(subwords, sampling=SAMPLING)[ALL]
+        whole = parts_of(batches(subwords, sampling=SAMPLING), ALL)
         assert sorted(sources_in(parts)) == sorted(sources_in(whole))
-        assert contents(parts) == contents(dataset[ALL])
+        assert contents(parts) == contents(parts_of(dataset, ALL))
 
 
 def test_a_batch_over_its_budget_by_less_than_half_stays_whole(subwords: Subwords) -> None:
-    (whole,) = batches(subwords, sampling=SAMPLING)[ALL]
+    (whole,) = parts_of(batches(subwords, sampling=SAMPLING), ALL)
     size = max(whole.src.numel(), whole.tgt_in.numel())
-    assert len(batches(subwords, -(-size // 3) * 2, sampling=SAMPLING)[ALL]) == 1
-    assert len(batches(subwords, size // 3 * 2 - 2, sampling=SAMPLING)[ALL]) == 2
+    assert len(parts_of(batches(subwords, -(-size // 3) * 2, sampling=SAMPLING), ALL)) == 1
+    assert len(parts_of(batches(subwords, size // 3 * 2 - 2, sampling=SAMPLING), ALL)) == 2
 
 
 def test_a_sample_that_is_too_long_gives_way_to_the_best_segmentation(subwords: Subwords) -> None:
     longest = max(len(subwords.encode(side)) for pair in PAIRS for side in pair)
     dataset = batches(subwords, sampling=SAMPLING, max_length=longest)
-    rows = [row for epoch in range(9) for row in sources_in(dataset[ALL._replace(epoch=epoch)])]
-    assert max(map(len, rows)) <= longest
-    assert rows[: len(PAIRS)] != [subwords.encode(pair.src) for pair in PAIRS]
+    epochs = [sources_in(parts_of(dataset, ALL._replace(epoch=epoch))) for epoch in range(9)]
+    assert max(len(row) for rows in epochs for row in rows) <= longest
+    assert sorted(epochs[0]) != sorted(subwords.encode(pair.src) for pair in PAIRS)
+
+
+def planned(subwords: Subwords, budget: int, batch_pairs: int = 1024) -> list[Draw]:
+    lengths = lengths_of(PAIRS, subwords, subwords)
+    return list(TokenBatchSampler(lengths, budget, batch_pairs=batch_pairs))
+
+
+def longer_sides(made: list[list[Batch]]) -> list[Tensor]:
+    """Of each batch, of each of its pairs."""
+    return [torch.maximum(part.src_lens, part.tgt_lens) for (part,) in made]
+
+
+def padding(sides: list[Tensor]) -> int:
+    return sum(int((each.max() - each).sum()) for each in sides)
+
+
+def test_draws_together_share_their_pairs_out_anew_by_sampled_lengths(subwords: Subwords) -> None:
+    dataset, draws = batches(subwords, sampling=SAMPLING), planned(subwords, 200)
+    apart, together = [parts_of(dataset, draw) for draw in draws], made(dataset, *draws)
+    assert len(together) == len(draws)
+    sources = [sources_in([part for parts in each for part in parts]) for each in (apart, together)]
+    assert sorted(sources[0]) == sorted(sources[1])
+    sides = longer_sides(together)
+    assert padding(sides) < 0.7 * padding(longer_sides(apart))
+    by_length = sorted(sides, key=lambda each: int(each.max()))
+    assert all(a.max() <= b.min() for a, b in pairwise(by_length))
+    assert [each.tolist() for each in by_length] != [each.tolist() for each in sides]
+    costs = [int(each.sum()) for each in sides]
+    assert max(costs) < 1.5 * min(costs), "their longer sides add up to about as much"
+
+
+@pytest.mark.parametrize("batch_pairs", [1, 2, 3, 1024])
+@pytest.mark.parametrize("budget", [1, 60, 200])
+def test_no_batch_is_empty_or_has_too_many_pairs(
+    subwords: Subwords, batch_pairs: int, budget: int
+) -> None:
+    draws = planned(subwords, budget, batch_pairs)
+    dataset = batches(subwords, 10**6, batch_pairs=batch_pairs, sampling=SAMPLING)
+    for some in range(1, len(draws) + 1):
+        sizes = [len(part.src) for (part,) in made(dataset, *draws[:some])]
+        assert len(sizes) == some
+        assert sum(sizes) == sum(len(draw.indices) for draw in draws[:some])
+        assert min(sizes) > 0
+        assert max(sizes) <= batch_pairs
+
+
+def test_without_sampling_every_draw_is_made_for_itself(subwords: Subwords) -> None:
+    samplers = [TokenBatchSampler(lengths_of(PAIRS, subwords, subwords), 200)]
+    assert batches_together(samplers, SubwordSampling()) == 1
+    assert batches_together(samplers, SAMPLING) > len(samplers[0])
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_draws_of_8192_pairs_are_together(world: int) -> None:
+    sampler = TokenBatchSampler(np.full((60_000, 2), 15, np.uint32), 1600, world=world)
+    assert batches_together([sampler, sampler], SAMPLING) == 82  # of 100 pairs each
 
 
 def test_a_batch_for_evaluation_knows_its_lines_and_their_text(subwords: Subwords) -> None:
     found = TextBatches(PAIRS, subwords, subwords, start_id=BOS_ID)[Draw(0, 0, [5, 2])]
     assert found.indices == [5, 2]
     assert found.pairs == [PAIRS[5], PAIRS[2]]
-    assert contents([found.batch]) == contents(batches(subwords)[Draw(0, 0, [5, 2])])
+    assert sources_in([found.batch]) == [subwords.encode(PAIRS[index].src) for index in (5, 2)]
+    assert found.batch.tgt_out.tolist()[0][: found.batch.tgt_lens[0]] == [
+        *subwords.encode(PAIRS[5].tgt),
+        EOS_ID,
+    ]
 
 
 class Loaders:
     """Loaders over the same two stored corpora, with subword sampling."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, together: int) -> None:
+        self.together = together
         self.subwords = Subwords(
             train_subwords((pair.src for pair in random_pairs(300)), SubwordConfig(), 290)
         )
@@ -154,12 +241,13 @@ class Loaders:
             max_length=100,
             sampling=SAMPLING,
         )
-        return ResumableLoader(dataset, Mixture(samplers, weights=(1.0, 2.0)), workers)
+        order = Mixture(samplers, weights=(1.0, 2.0), together=self.together)
+        return ResumableLoader(dataset, order, workers)
 
 
-@pytest.fixture(scope="module")
-def loaders(tmp_path_factory: pytest.TempPathFactory) -> Loaders:
-    return Loaders(tmp_path_factory.mktemp("stores"))
+@pytest.fixture(scope="module", params=[1, 3], ids=["alone", "three together"])
+def loaders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaders:
+    return Loaders(tmp_path_factory.mktemp("stores"), request.param)
 
 
 def epochs(loader: ResumableLoader, number: int) -> list[Contents]:
@@ -206,10 +294,10 @@ def test_workers_begin_the_next_epoch_before_this_one_has_ended(loaders: Loaders
     drawn = []
 
     class Spied(Mixture):
-        def __iter__(self) -> Iterator[Draw]:
-            for draw in super().__iter__():
-                drawn.append(draw)
-                yield draw
+        def __iter__(self) -> Iterator[list[Draw]]:
+            for draws in super().__iter__():
+                drawn.extend(draws)
+                yield draws
 
     loader.sampler.__class__ = Spied
     for seen, _ in enumerate(loader, start=1):

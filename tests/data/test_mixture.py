@@ -1,7 +1,7 @@
 """Several corpora in one order: shares as asked for, nothing twice before all came once."""
 
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pytest
@@ -40,8 +40,9 @@ def mixture_of(
     )
 
 
-def drawn(mixture: Mixture, epochs: int) -> list[Draw]:
-    return list(islice(mixture, epochs * len(mixture)))
+def drawn(mixture: Mixture, number: int) -> list[Draw]:
+    """The first ones."""
+    return list(islice(chain.from_iterable(mixture), number))
 
 
 @settings(deadline=None)
@@ -75,7 +76,8 @@ def test_temperature_takes_sizes_to_the_power_of_its_inverse() -> None:
 
 
 def test_no_pair_of_a_corpus_comes_twice_before_all_others_came_once() -> None:
-    draws = drawn(mixture_of(80, 24, weights=(1.0, 3.0)), 5)
+    mixture = mixture_of(80, 24, weights=(1.0, 3.0))
+    draws = drawn(mixture, 5 * len(mixture))
     for corpus, size in enumerate((80, 24)):
         indices = [index for draw in draws if draw.corpus == corpus for index in draw.indices]
         for start in range(0, len(indices) - size, size):
@@ -94,17 +96,17 @@ def test_corpora_are_mixed_and_every_epoch_mixes_them_anew() -> None:
 
 @pytest.mark.parametrize("weights", [(), (1.0, 3.0, 0.5)])
 def test_a_mixture_goes_on_anywhere_as_if_it_never_had_been_cut(weights: tuple[float, ...]) -> None:
-    whole = drawn(mixture_of(80, 24, 13, weights=weights), 3)
     each = len(mixture_of(80, 24, 13, weights=weights))
+    whole = drawn(mixture_of(80, 24, 13, weights=weights), 3 * each)
     for cut in range(len(whole)):
         mixture = mixture_of(80, 24, 13, weights=weights)
         mixture.epoch, mixture.start = divmod(cut, each)
-        assert list(islice(mixture, len(whole) - cut)) == whole[cut:]
+        assert drawn(mixture, len(whole) - cut) == whole[cut:]
 
 
 def test_all_ranks_take_the_same_corpus_at_the_same_time() -> None:
     ranks = [mixture_of(80, 24, weights=(1.0, 2.0), rank=rank, world=2) for rank in range(2)]
-    draws = [drawn(mixture, 2) for mixture in ranks]
+    draws = [drawn(mixture, 2 * len(mixture)) for mixture in ranks]
     assert [draw.corpus for draw in draws[0]] == [draw.corpus for draw in draws[1]]
     assert all(set(a.indices).isdisjoint(b.indices) for a, b in zip(*draws, strict=True))
 
@@ -122,7 +124,7 @@ def test_a_limit_ends_every_epoch_early() -> None:
     whole, mixture = mixture_of(80, 24), mixture_of(80, 24)
     mixture.limit, mixture.start = 3, 1
     expected = [list(whole.batches(epoch))[:3] for epoch in range(2)]
-    assert list(islice(mixture, 5)) == [*expected[0][1:], *expected[1]]
+    assert drawn(mixture, 5) == [*expected[0][1:], *expected[1]]
     mixture.limit = 1000
     assert mixture.end == len(mixture)
 
@@ -130,3 +132,20 @@ def test_a_limit_ends_every_epoch_early() -> None:
 def test_a_weight_for_some_corpora_only_is_an_error() -> None:
     with pytest.raises(ConfigError, match="1 of 2 corpora have a weight"):
         mixture_of(8, 8, weights=(1.0, None))
+
+
+@pytest.mark.parametrize("together", [1, 2, 5, 1000])
+def test_draws_come_so_many_together_and_none_of_another_epoch(together: int) -> None:
+    mixture = mixture_of(80, 24)
+    each = len(mixture)
+    mixture.together = together
+    stream = iter(mixture)
+    for epoch in range(2):
+        sizes, draws = [], list[Draw]()
+        while len(draws) < each:
+            some = next(stream)
+            sizes.append(len(some))
+            draws += some
+        assert draws == list(mixture_of(80, 24).batches(epoch))
+        assert set(sizes[:-1]) <= {together}
+        assert sizes[-1] <= together

@@ -8,8 +8,10 @@ import pytest
 from small_runs import write_reverse_corpus
 
 from seq2seq.config import BOS_ID, SubwordConfig
+from seq2seq.data.batch import uniform
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.dataset import TrainingBatches
+from seq2seq.data.parcel import Parcel
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.training.datamodule import CorpusDataModule
 
@@ -48,7 +50,12 @@ def test_its_workers_collect_no_garbage(tmp_path: Path, monkeypatch: pytest.Monk
     )
     data.setup("fit")
     data.start_id = BOS_ID
-    monkeypatch.setattr(TrainingBatches, "__getitem__", lambda *_: gc.isenabled())
-    (collects,) = data.train_dataloader()
-    assert not collects
+
+    def collecting(*_: object) -> Parcel:
+        """Two rows where garbage is collected."""
+        return Parcel.of([[uniform(1 + gc.isenabled(), 3, 3)]])
+
+    monkeypatch.setattr(TrainingBatches, "__getitem__", collecting)
+    ((batch,),) = data.train_dataloader()
+    assert len(batch.src) == 1
     assert gc.isenabled()  # in the process that trains

@@ -1,0 +1,42 @@
+"""Batches on their way from a worker."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seq2seq.data.batch import Batch
+
+Shape = tuple[int, ...]
+
+
+class Parcel(NamedTuple):
+    """Batches in parts, all their tensors in one: each tensor that a worker sends takes a file
+    descriptor of both processes."""
+
+    content: Tensor
+    shapes: list[list[tuple[list[Shape], int]]]
+    """Of each batch, of each part, those of its tensors, and its number of tokens."""
+
+    @classmethod
+    def of(cls, batches: Sequence[Sequence[Batch]]) -> "Parcel":
+        """What `batches` gives back."""
+        parts = [part for batch in batches for part in batch]
+        content = torch.cat([each.flatten() for part in parts for each in part[:5]])
+        shapes = [
+            [([tuple(each.shape) for each in part[:5]], part.tokens) for part in batch]
+            for batch in batches
+        ]
+        return cls(content, shapes)
+
+    def batches(self) -> Iterator[list[Batch]]:
+        """Each in its parts, which share this one's memory."""
+        shapes = (each for batch in self.shapes for part, _ in batch for each in part)
+        tensors = iter(self.content.split([math.prod(each) for each in shapes]))
+        for batch in self.shapes:
+            yield [
+                Batch._make([*(next(tensors).view(each) for each in shapes), tokens])
+                for shapes, tokens in batch
+            ]
