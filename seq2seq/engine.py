@@ -5,7 +5,6 @@ hands to a Translator.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -15,11 +14,12 @@ from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SearchConfig
 from seq2seq.data.batch import Batch, make_batch, pad
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.constrained import ConstrainedSearch
-from seq2seq.decoding.coverage import coverage, rerank
+from seq2seq.decoding.coverage import coverage
 from seq2seq.decoding.diverse import diverse_search
 from seq2seq.decoding.ensemble import Ensemble, mean_of_probabilities
 from seq2seq.decoding.greedy import greedy_search
 from seq2seq.decoding.request import Request
+from seq2seq.decoding.rerank import find_and_rerank
 from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.sample import Sampler
 from seq2seq.decoding.search import Hypothesis, Search, Stepper
@@ -212,9 +212,7 @@ class NativeEngine:
     def search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         if not config.coverage_penalty:
             return self._search(batch, config)
-        every = config if config.sampling else replace(config, n_best=config.beam)
-        covered = self._covered(batch, self._search(batch, every), config.coverage_penalty)
-        return [each[: config.n_best] for each in covered]
+        return find_and_rerank(self._search, self._covered, config.coverage_penalty, batch, config)
 
     def _search(self, batch: Sequence[Request], config: SearchConfig) -> list[list[Hypothesis]]:
         device = self._device
@@ -229,17 +227,8 @@ class NativeEngine:
                 stepper, batch, config, self.network.config.start_id, self.max_length, device=device
             )
 
-    def _covered(
-        self, batch: Sequence[Request], found: Sequence[Sequence[Hypothesis]], beta: float
-    ) -> list[list[Hypothesis]]:
-        """What was found, in the order and with the scores that coverage gives."""
-        covered: list[list[float]] = [[] for _ in batch]
-        for rank in range(max(map(len, found))):  # a batch of attention at a time
-            rows = [row for row, each in enumerate(found) if len(each) > rank]
-            src, tgt = ([batch[r].src for r in rows], [found[r][rank].tokens for r in rows])
-            for row, weights in zip(rows, self.cross_attention(src, tgt), strict=True):
-                covered[row].append(coverage(weights))
-        return [rerank(each, told, beta) for each, told in zip(found, covered, strict=True)]
+    def _covered(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> list[float]:
+        return [coverage(weights) for weights in self.cross_attention(src, tgt)]
 
     def cross_attention(
         self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]

@@ -12,7 +12,7 @@ from typing import get_args
 
 import torch
 
-from seq2seq.config import UNK_ID, AttentionForm, SearchConfig, at_least, one_of
+from seq2seq.config import RERANK_WEIGHT, UNK_ID, AttentionForm, SearchConfig, at_least, one_of
 from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
@@ -21,6 +21,7 @@ from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
 from seq2seq.nn.attention import expect_new_shapes
 from seq2seq.nn.packed import pack
+from seq2seq.noisy_channel import NoisyChannelEngine
 from seq2seq.pipeline import Line, Pipeline, searchers
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence, TooLong
@@ -82,11 +83,14 @@ class Translator:
         too_long: TooLong = "split",
         workers: int = 1,
         ensemble: Sequence[str | Path] = (),
+        rerank: str | Path | None = None,
+        rerank_weight: float = RERANK_WEIGHT,
         engine: str = "native",
     ) -> "Translator":
         """From a model folder or a run folder; device "auto" is a CUDA GPU where there is one, and
         more than one worker are processes that search side by side (see `WorkersEngine`). Models of
-        an `ensemble` decide together with it; they must have its subwords.
+        an `ensemble` decide together with it; they must have its subwords. With `rerank` a model of
+        the other direction has a say, of this weight (see `NoisyChannelEngine`).
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
         translation is found may then depend on the sentences beside it. They, not autocast, decide
@@ -95,6 +99,7 @@ class Translator:
         """
         one_of("precision", precision, PRECISIONS)
         at_least("workers", workers, 1)
+        at_least("rerank_weight", rerank_weight, 0)
         make: Callable[[], Engine]
         if engine == "native":
             folder, paths = find_model(path), [path, *ensemble]
@@ -107,6 +112,12 @@ class Translator:
             interop = importlib.import_module("seq2seq.interop.targets")
             folder = interop.find(path, engine)
             make = partial(interop.load, path, engine, device=device, precision=precision)
+        if rerank is not None:
+            backward = partial(
+                load_engine, [rerank], device=device, precision=precision, attention=attention
+            )
+            folders = folder, find_model(rerank)
+            make = partial(make_noisy_channel, make, backward, folders, rerank_weight)
         src, tgt = load_subwords(folder)
         made = make() if workers == 1 else WorkersEngine(make, workers)
         return cls(made, src, tgt, config, batch_tokens, max_length=max_length, too_long=too_long)
@@ -245,6 +256,17 @@ class Translator:
 
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
+
+
+def make_noisy_channel(
+    make: Callable[[], Engine],
+    backward: Callable[[], NativeEngine],
+    folders: tuple[Path, Path],
+    weight: float,
+) -> NoisyChannelEngine:
+    """Of two engines, and the folders that have their subwords."""
+    sides, other_sides = map(load_subwords, folders)
+    return NoisyChannelEngine(make(), sides, backward(), other_sides, weight)
 
 
 def load_engine(

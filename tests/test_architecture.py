@@ -44,10 +44,11 @@ FLOORS = {
     "sentence":     "",
     "pipeline":     f"{BASE} data decoding memory",
     "workers":      f"{BASE} data decoding engine allocator",
+    "noisy_channel": f"{BASE} text data decoding engine",
     "translation":  "",
     "second_look":  f"{BASE} text data decoding engine translation pipeline memory",
     "translator":   f"{BASE} text nn data decoding model_folder engine sentence translation "
-                    "second_look pipeline workers",
+                    "second_look pipeline workers noisy_channel",
     "verification": "sentence translation translator",
     "distillation": "text data decoding translation translator",
     "training":     f"{MODEL} evaluation memory software",
@@ -61,8 +62,9 @@ FLOORS = {
 
 LIBRARIES = {
     # library            the only places that may import it
-    "torch":             "nn data decoding memory model_folder engine second_look pipeline workers "
-                         "translator training interop apps.train evaluation.corpus_bleu",
+    "torch":             "nn data decoding memory model_folder engine noisy_channel second_look "
+                         "pipeline workers translator training interop apps.train "
+                         "evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train",
     "jsonargparse":      "apps.train apps.train_settings",

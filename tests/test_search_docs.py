@@ -25,7 +25,7 @@ LINES = TEXTS[10:16]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where `runs/mine` is a model, and `test.en` a text."""
     monkeypatch.chdir(tmp_path)
-    for seed, name in enumerate(("mine", "second", "third")):
+    for seed, name in enumerate(("mine", "second", "third", "back")):
         saved = SavedModel(random_network(seed), subwords(), subwords())
         save_model(saved, Path("runs") / name / "model")
     Path("test.en").write_text("".join(f"{line}\n" for line in LINES))
@@ -44,7 +44,7 @@ def test_every_flag_of_a_search_is_in_a_command() -> None:
     add_search_flags(parser)
     flags = re.findall(r"^  (--[a-z-]+)", parser.format_help(), re.MULTILINE)
     assert len(flags) > 10
-    for flag in [*flags, "--prefix", "--ensemble"]:
+    for flag in [*flags, "--prefix", "--ensemble", "--rerank", "--rerank-weight"]:
         assert any(f" {flag} " in command for command in COMMANDS), flag
 
 

@@ -6,7 +6,8 @@ import warnings
 from typing import TYPE_CHECKING, get_args
 
 from seq2seq.allocator import keep_freed_memory
-from seq2seq.config import SearchConfig, at_least
+from seq2seq.config import RERANK_WEIGHT, SearchConfig, at_least
+from seq2seq.errors import ConfigError
 from seq2seq.interop.extras import TARGETS
 from seq2seq.sentence import TooLong
 
@@ -26,6 +27,17 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         help="more models, with the same subwords, that decide together with the first",
+    )
+    flag(
+        "--rerank",
+        metavar="MODEL",
+        help="a model of the other direction, which has a say in what is best of the beam",
+    )
+    flag(
+        "--rerank-weight",
+        metavar="X",
+        type=float,
+        help=f"how much say it has (default: {RERANK_WEIGHT})",
     )
     flag(
         "--max-length",
@@ -61,6 +73,13 @@ def check_engine_flags(args: argparse.Namespace) -> None:
     at_least("--batch-tokens", args.batch_tokens, 1)
     at_least("--max-length", args.max_length, 2)
     at_least("--workers", 1 if args.workers is None else args.workers, 1)
+    if args.rerank_weight is not None:
+        at_least("--rerank-weight", args.rerank_weight, 0)
+        if args.rerank is None:
+            raise ConfigError(
+                f"--rerank-weight {args.rerank_weight} is of a model of the other direction; name "
+                f"it with --rerank."
+            )
 
 
 def load_translator(args: argparse.Namespace, config: SearchConfig, size: int) -> "Translator":
@@ -85,4 +104,6 @@ def load_translator(args: argparse.Namespace, config: SearchConfig, size: int) -
         too_long=args.too_long,
         workers=args.workers or default_workers(size, args.device),
         ensemble=args.ensemble,
+        rerank=args.rerank,
+        rerank_weight=RERANK_WEIGHT if args.rerank_weight is None else args.rerank_weight,
     )

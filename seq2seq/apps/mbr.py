@@ -49,13 +49,14 @@ def chooser(
     args: argparse.Namespace, config: SearchConfig
 ) -> Callable[[list[Translation], bool], list[Translation]]:
     """What is written, best first, of what a search `with_candidates` has found, and whether it
-    was `free`: scores under terms that a translation must hold are no probabilities."""
+    was `free`: scores under terms that a translation must hold are no probabilities, nor are those
+    in which a model of the other direction has a say."""
     if args.mbr is None:
         return lambda found, free: found
     utility = utility_for(args.mbr, args.model)
 
     def choose(found: list[Translation], free: bool) -> list[Translation]:
-        known = weights(found, config) if free else None
+        known = weights(found, config) if free and args.rerank is None else None
         return reranked(found, utility, known)[: args.n_best]
 
     return choose

@@ -74,16 +74,24 @@ def made_with(
     from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
 
     told, others = dict[str, str](), getattr(args, "ensemble", ())
-    for number, path in enumerate([args.model, *others]):
+    models = {"MODEL": args.model}
+    models |= {f"--ensemble {number}": path for number, path in enumerate(others, start=1)}
+    if getattr(args, "rerank", None) is not None:
+        models["--rerank"] = args.rerank
+    for model, path in models.items():
         weights = Path(path) / EXPORTED
         if not weights.is_file():
             weights = find_model(path) / WEIGHTS
-        model = f"--ensemble {number}" if number else "MODEL"
         told[model] = str(weights.resolve())
         told[f"{model} written at"] = str(weights.stat().st_mtime_ns)
     for name, path in inputs.items():
         told[name.upper()] = "standard input" if path is None else str(Path(path).resolve())
-    flags = vars(args).keys() - {"model", "ensemble", "output", "resume"} - inputs.keys() - free
+    flags = (
+        vars(args).keys()
+        - {"model", "ensemble", "rerank", "output", "resume"}
+        - inputs.keys()
+        - free
+    )
     return told | {
         f"--{name.replace('_', '-')}": str(getattr(args, name)) for name in sorted(flags)
     }

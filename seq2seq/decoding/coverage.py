@@ -1,12 +1,9 @@
 """Coverage: has every part of the source been looked at? (Wu et al. 2016, eq. 14)."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from seq2seq.decoding.alignment import LAYER
-from seq2seq.decoding.search import Hypothesis
 
 
 def coverage(weights: Tensor) -> float:
@@ -17,14 +14,3 @@ def coverage(weights: Tensor) -> float:
     """
     seen = weights[max(LAYER, -len(weights))].mean(dim=0).sum(dim=0)  # (S,)
     return float(seen.clamp(torch.finfo(seen.dtype).tiny, 1.0).log().sum())
-
-
-def rerank(
-    hypotheses: Sequence[Hypothesis], covered: Sequence[float], beta: float
-) -> list[Hypothesis]:
-    """beta * coverage joins the score of each hypothesis; best first."""
-    scored = [
-        Hypothesis(tokens, score + beta * each)
-        for (tokens, score), each in zip(hypotheses, covered, strict=True)
-    ]
-    return sorted(scored, key=lambda each: each.score, reverse=True)

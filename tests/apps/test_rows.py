@@ -48,8 +48,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def translator(beam: int = 5, n_best: int = 1) -> Translator:
-    return Translator.load("run", SearchConfig(beam=beam, n_best=n_best), device="cpu")
+def translator(beam: int = 5, n_best: int = 1, **options: Any) -> Translator:
+    return Translator.load("run", SearchConfig(beam=beam, n_best=n_best), device="cpu", **options)
 
 
 def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
@@ -244,6 +244,27 @@ def test_minimum_bayes_risk_chooses_by_what_the_model_would_say_otherwise(
     )
 
 
+def test_what_is_written_is_best_where_the_other_direction_has_a_say(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = ["in.txt", "--rerank", "run", "--rerank-weight", "3", "--beam", "4"]
+    reranked = translator(4, 4, rerank="run", rerank_weight=3.0)
+    rows = rows_of(capsys, *flags)
+    assert rows == [each[0].text for each in reranked.n_best(TEXTS)]
+    assert rows != rows_of(capsys, "in.txt", "--beam", "4")
+    assert rows_of(capsys, *flags[:3], "--beam", "4") == [
+        each[0].text for each in translator(4, 4, rerank="run", rerank_weight=0.4).n_best(TEXTS)
+    ]
+    # Scores that are no probabilities are no weights of candidates.
+    chosen = rows_of(capsys, *flags, "--mbr", "chrf")
+    for text, found in zip(chosen, reranked.n_best(TEXTS), strict=True):
+        likeness = {
+            one.text: sum(sacrebleu.sentence_chrf(one.text, [each.text]).score for each in found)
+            for one in found
+        }
+        assert likeness[text] == pytest.approx(max(likeness.values()))
+
+
 def test_links_are_written_as_aligners_write_them() -> None:
     assert pharaoh([(0, 0), (2, 1), (10, 1)]) == "0-0 2-1 10-1"
     assert pharaoh([]) == ""
@@ -288,6 +309,9 @@ def test_heat_maps_are_drawn_of_the_translations_that_are_written(
             for flag in (["--attention", "a.html"], ["--alignment"])
         ),
         (["--candidates", "3"], "--candidates 3 needs --mbr"),
+        (["--rerank-weight", "0.3"], "name it with --rerank"),
+        (["--rerank", "run", "--rerank-weight", "-1"], "--rerank-weight=-1.0 is out of range"),
+        (["--rerank", "nowhere"], "nowhere does not exist"),
         (["--mbr", "chrf", "--n-best", "4", "--candidates", "3"], "--n-best 4 is more than the 3"),
         (["--mbr", "chrf", "--candidates", "9"], "--candidates 9 is more than --beam 5"),
         (["--mbr", "chrf", "--candidates", "0"], "--n-best 1 is more than the 0 candidates"),

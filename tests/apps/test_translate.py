@@ -205,6 +205,21 @@ def test_resume_with_another_model_in_the_ensemble_is_refused(
     assert "begun with --ensemble 1 written at " in capsys.readouterr().err
 
 
+def test_resume_with_another_model_of_the_other_direction_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(SavedModel(random_network(1), subwords(), subwords()), here / "other")
+    together = ["--output", "out", "--rerank"]
+    (here / "in").write_bytes(b"kare\n\xff\n")
+    assert translate(*together, "other") == 2
+    for changed in ([], ["--rerank", "model"], ["--rerank", "other", "--rerank-weight", "0.5"]):
+        assert translate("--output", "out", *changed, "--resume") == 2
+        assert "begun with --rerank" in capsys.readouterr().err
+    (here / "in").write_bytes(b"kare\nmino\n")
+    assert translate(*together, "./other", "--resume") == 0
+    assert len((here / "out").read_text().splitlines()) == 2
+
+
 def test_resume_does_not_draw_other_sentences_for_the_first_ones(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from seq2seq.decoding.coverage import coverage, rerank
-from seq2seq.decoding.search import Hypothesis
+from seq2seq.decoding.coverage import coverage
 
 L, H, T, S = 3, 2, 5, 4
 
@@ -38,13 +37,3 @@ def test_a_source_token_that_nobody_looked_at_costs_much_but_not_everything() ->
     blind = torch.eye(S).repeat(1, 1, 1, 1)
     blind[..., 0] = 0.0
     assert -100 < coverage(blind) < -50
-
-
-def test_reranking_adds_weighted_coverage_to_the_scores() -> None:
-    found = [Hypothesis([7, 8], -1.0), Hypothesis([9], -1.5)]
-    kept = rerank(found, [-2.0, 0.0], 0.1)
-    assert [each.tokens for each in kept] == [[7, 8], [9]]
-    assert [each.score for each in kept] == pytest.approx([-1.2, -1.5])
-    swapped = rerank(found, [-2.0, 0.0], 0.5)
-    assert swapped == [Hypothesis([9], -1.5), Hypothesis([7, 8], -2.0)]
-    assert rerank([], [], 0.5) == []

@@ -1,0 +1,40 @@
+"""The best of what was found, when all of it is known: what no search can see joins the scores."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from seq2seq.config import SearchConfig
+from seq2seq.decoding.request import Request
+from seq2seq.decoding.search import Hypothesis
+
+Find = Callable[[Sequence[Request], SearchConfig], list[list[Hypothesis]]]
+"""One batch -> the n best of each sentence."""
+Tell = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[float]]
+"""Sentences, and one translation of each, ids without special tokens -> a number for each."""
+
+
+def find_and_rerank(
+    find: Find, tell: Tell, weight: float, batch: Sequence[Request], config: SearchConfig
+) -> list[list[Hypothesis]]:
+    """The n best of each sentence by score + weight * what is told, among all that a search keeps,
+    or among the samples that are asked for."""
+    found = find(batch, config if config.sampling else replace(config, n_best=config.beam))
+    told: list[list[float]] = [[] for _ in batch]
+    for rank in range(max(map(len, found))):  # of each sentence one, so that a batch stays as large
+        rows = [row for row, each in enumerate(found) if len(each) > rank]
+        src, tgt = [batch[row].src for row in rows], [found[row][rank].tokens for row in rows]
+        for row, number in zip(rows, tell(src, tgt), strict=True):
+            told[row].append(number)
+    ranked = (rerank(*each, weight) for each in zip(found, told, strict=True))
+    return [each[: config.n_best] for each in ranked]
+
+
+def rerank(
+    hypotheses: Sequence[Hypothesis], told: Sequence[float], weight: float
+) -> list[Hypothesis]:
+    """weight * what is told joins the score of each hypothesis; best first."""
+    scored = [
+        Hypothesis(tokens, score + weight * each)
+        for (tokens, score), each in zip(hypotheses, told, strict=True)
+    ]
+    return sorted(scored, key=lambda each: each.score, reverse=True)
