@@ -3,7 +3,6 @@
 import json
 import math
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from torchmetrics import MeanMetric
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, uniform, with_other_sources
 from seq2seq.data.dataset import TextBatch
-from seq2seq.data.output import replacing, writing
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
@@ -41,8 +39,8 @@ from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.loss import cross_entropy_sum
 from seq2seq.training.optimizer import optimizer_of, prefer_settings
+from seq2seq.training.outputs import Outputs
 from seq2seq.training.parts import Parts, halves, too_large
-from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
@@ -78,9 +76,8 @@ class TranslationModule(pl.LightningModule):
         """`output` is the folder that gets translations of test and predict."""
         super().__init__()
         self.config, self.recipe, self.search = config, recipe, search
-        self.seed, self.init_from, self.output = seed, init_from, output
+        self.seed, self.init_from, self.outputs = seed, init_from, Outputs(output)
         self.validation_loss = MeanMetric()
-        self._hypotheses: dict[str, list[tuple[int, Translation]]] = {}
         self.throughput = Throughput()
         self.parts = Parts()
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
@@ -367,7 +364,7 @@ class TranslationModule(pl.LightningModule):
     def on_test_end(self) -> None:
         found, incomplete = {}, []
         for name in self.data.test:
-            best, pairs = self._gather(name), self.data.texts[f"test/{name}"]
+            best, pairs = self.outputs.gather(name), self.data.texts[f"test/{name}"]
             if len(best) < len(pairs):
                 incomplete.append(name)
             references = [pairs[index].tgt for index in best]
@@ -376,9 +373,11 @@ class TranslationModule(pl.LightningModule):
             found[name] = scores
             for score in scores:
                 rank_zero_only(print)(f"{name}: {score}")
-            self._write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
+            self.outputs.write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
             tested = {"tgt_lang": self.data.tgt_lang, "references": references}
-            self._write(f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})])
+            self.outputs.write(
+                f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})]
+            )
         if self.init_from is None or self.trainer.ckpt_path:
             return
         if incomplete:
@@ -390,31 +389,16 @@ class TranslationModule(pl.LightningModule):
         rank_zero_only(put_on_card)(folder, self._written, self.data, self.search, found)
 
     def on_predict_end(self) -> None:
-        pairs, best = self.data.texts["predict"], self._gather("predict")
+        pairs, best = self.data.texts["predict"], self.outputs.gather("predict")
         rows = (
             {"index": i, "src": pairs[i].src, "translation": each.text, "score": each.score}
             for i, each in best.items()
         )
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        self._write("predictions.jsonl", lines)
+        self.outputs.write("predictions.jsonl", lines)
 
     def _collect(self, name: str, batch: TextBatch) -> list[Translation]:
         found = self.translator.n_best(numbered(batch))
         best = [translations[0] for translations in found]
-        self._hypotheses.setdefault(name, []).extend(zip(batch.indices, best, strict=True))
+        self.outputs.add(name, batch.indices, best)
         return best
-
-    def _gather(self, name: str) -> dict[int, Translation]:
-        """Index -> best translation, in order, from all processes: of every line, unless the
-        trainer limits batches."""
-        parts = gathered(self._hypotheses.pop(name, []))
-        return dict(sorted(pair for part in parts for pair in part))
-
-    @rank_zero_only
-    def _write(self, name: str, lines: Iterable[str]) -> None:
-        path = self.output / name
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path, str(path)) as unfinished:
-                unfinished.write_text("".join(lines), encoding="utf-8")
-        print(f"translations: {path}")
