@@ -53,10 +53,11 @@ def loader_over(
         subwords,
         start_id=BOS_ID,
         batch_tokens=batch_tokens,
+        batch_pairs=1024,
         max_length=256,
         sampling=strengths,
     )
-    order = Mixture([sampler], together=batches_together([sampler], strengths))
+    order = Mixture([sampler], together=batches_together(batch_tokens, strengths))
     return ResumableLoader(dataset, order, workers)
 
 
@@ -121,14 +122,17 @@ def in_new_process(function: Any, *arguments: Any) -> Any:
         return pool.submit(function, *arguments).result()
 
 
-def waiting(loader: ResumableLoader, vocab_size: int, steps: int = 30) -> float:
-    """Share of the time of training steps of the Multi30k model that goes into the batch."""
+def waiting(loader: ResumableLoader, vocab_size: int) -> float:
+    """Share of the time of training steps of the Multi30k model that goes into the batch: of 30, or
+    of those of the second time that batches are made together."""
+    together = loader.sampler.together
+    begin, steps = (5, 30) if together == 1 else (together, together)
     config = ModelConfig(src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
     network = Transformer(config, rates=Dropout(residual=0.2)).train()
     optimizer = torch.optim.AdamW(network.parameters(), fused=True)
     batches = iter(loader)
     waited = total = 0.0
-    for step in range(steps + 5):
+    for step in range(begin + steps):
         since = time.perf_counter()
         parts = next(batches)
         got = time.perf_counter()
@@ -139,7 +143,7 @@ def waiting(loader: ResumableLoader, vocab_size: int, steps: int = 30) -> float:
                 logits = network.project(hidden).flatten(0, 1)
             F.cross_entropy(logits, batch.tgt_out.flatten(), label_smoothing=0.1).backward()
         optimizer.step()
-        if step >= 5:
+        if step >= begin:
             waited, total = waited + got - since, total + time.perf_counter() - since
     return waited / total
 

@@ -1,13 +1,16 @@
 """The other direction has a say; the oracle asks both models about every translation by itself."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from test_translator import LINES, TEXTS, random_network, searching, subwords
+from torch import Tensor
 
-from seq2seq.config import SearchConfig
+from seq2seq.config import UNK_ID, SearchConfig
+from seq2seq.data.batch import Ids
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, ModelFolderError
@@ -86,6 +89,38 @@ def test_characters_that_the_other_one_cannot_write_have_no_say() -> None:
         )
         finite = [one for one in scores.log_probs if one > -1e9]
         assert each == pytest.approx(sum(finite) / len(scores.log_probs), abs=1e-4)
+
+
+def test_characters_that_the_one_that_translates_cannot_write_have_no_say() -> None:
+    engine = channel_engine(1.0)
+    known, unknown = subwords().encode("karela tosu"), subwords().encode("karela 今 tosu")
+    assert UNK_ID in unknown
+    assert UNK_ID not in known
+    said = [subwords().encode("mino")]
+    assert engine.channel([unknown], said) == engine.channel([known], said)
+
+
+def test_a_language_tag_of_the_source_has_no_say() -> None:
+    engine = NoisyChannelEngine(
+        NativeEngine(BACKWARD), (OTHER, OTHER), NativeEngine(FORWARD), (subwords(), subwords())
+    )
+    texts = ["karela tosu", ">>yy<< karela tosu", "<2yy> karela tosu"]
+    plain, *tagged = engine.channel(OTHER.encode_all(texts), OTHER.encode_all(["mino"] * 3))
+    assert tagged == pytest.approx([plain, plain])
+
+
+def test_what_the_other_one_has_no_number_for_comes_last() -> None:
+    class Diverged(NativeEngine):
+        def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+            first, *rest = super().log_probs(src, tgt)
+            return [first * math.nan, *rest]
+
+    engine = channel_engine(1.0)
+    engine.backward = Diverged(BACKWARD)
+    src, tgt = subwords().encode_all(TEXTS[:2]), subwords().encode_all(TEXTS[2:4])
+    no_number, number = engine.channel(src, tgt)
+    assert no_number == -math.inf
+    assert number > -1e9
 
 
 def test_positions_beyond_the_ends_of_the_other_one_have_no_say() -> None:

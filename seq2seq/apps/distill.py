@@ -135,7 +135,7 @@ def _terms(args: argparse.Namespace) -> str:
         found = sources(files, **codes)
     corpus, models = (
         " and ".join(f"`{each}`" for each in part)
-        for part in (args.corpus, [args.model, *args.ensemble])
+        for part in (args.corpus, [args.model, *args.ensemble, *filter(None, [args.rerank])])
     )
     made = f"What `seq2seq distill` made of {corpus} with {models}."
     beside = terms_beside([] if isinstance(found, str) else found)

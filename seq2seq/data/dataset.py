@@ -3,7 +3,7 @@
 import gc
 from bisect import bisect
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 from random import Random
 from typing import NamedTuple
 
@@ -14,15 +14,16 @@ from seq2seq.data.batch import Batch, Ids, make_batch, round_up
 from seq2seq.data.corpus import Pair
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.parcel import Parcel
-from seq2seq.data.sampler import Draw, TokenBatchSampler
+from seq2seq.data.sampler import Draw
 from seq2seq.text.subwords import Subwords
 
 EncodedPair = tuple[Ids, Ids]
 EXCESS = 1.5
 """Of its budget, that a batch of sampled subwords may take before it is cut: two parts cost a sixth
 more time than one with more padding (docs/results.md)."""
-POOL = 8192
-"""Pairs whose sampled subwords are sorted together: half a second of one core."""
+POOL = 1 << 17
+"""Tokens of sampled subwords, on the longer side, that are sorted together: half a second of one
+core, and 3 MB."""
 
 
 def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
@@ -30,12 +31,9 @@ def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
     return batch_tokens if sampling == SubwordSampling() else int(EXCESS * batch_tokens)
 
 
-def batches_together(samplers: Sequence[TokenBatchSampler], sampling: SubwordSampling) -> int:
+def batches_together(batch_tokens: int, sampling: SubwordSampling) -> int:
     """Of how many draws the pairs are shared out anew, see `TrainingBatches`."""
-    if sampling == SubwordSampling():
-        return 1
-    pairs = sum(each.pairs for each in samplers)
-    return -(-POOL * sum(len(each) * each.world for each in samplers) // pairs)
+    return 1 if sampling == SubwordSampling() else max(1, POOL // batch_tokens)
 
 
 class TrainingBatches(Dataset[Parcel]):
@@ -57,8 +55,8 @@ class TrainingBatches(Dataset[Parcel]):
         *,
         start_id: int,
         batch_tokens: int,
+        batch_pairs: int,
         max_length: int,
-        batch_pairs: int = 1024,
         multiple: int = 1,
         sampling: SubwordSampling = SubwordSampling(),  # noqa: B008 (frozen)
         seed: int = 0,
@@ -164,7 +162,8 @@ class ResumableLoader(DataLoader[Parcel]):
     _seen = 0
     """Batches of this epoch that were handed out."""
     _begun = False
-    _batches: Iterator[list[Batch]]
+    _rest: Iterator[list[Batch]] = iter(())
+    """Batches that came together with the last ones."""
 
     def __init__(
         self,
@@ -194,12 +193,15 @@ class ResumableLoader(DataLoader[Parcel]):
             skipped = self._seen % self.sampler.together
             self.sampler.epoch, self.sampler.start = self.epoch, self._seen - skipped
             self._iterator = super().__iter__()
-            batches = chain.from_iterable(parcel.batches() for parcel in self._iterator)
-            self._batches = islice(batches, skipped, None)
+            self._rest = islice(next(self._iterator).batches(), skipped, None)
         self._begun = True
-        for batch in islice(self._batches, self.sampler.end - self._seen):
-            self._seen += 1
-            yield batch
+        while not self._at_end:
+            batch = next(self._rest, None)
+            if batch is None:
+                self._rest = next(self._iterator).batches()
+            else:
+                self._seen += 1
+                yield batch
 
     def __len__(self) -> int:
         return len(self.sampler)

@@ -14,7 +14,7 @@ Shares = NDArray[np.int64]
 
 
 class Mixture(Sampler[list[Draw]]):
-    """What is drawn from all corpora, in one order, epoch after epoch; each batch from one corpus.
+    """What is drawn from all corpora, in one order, epoch after epoch; each draw from one corpus.
 
     corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
     none, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every

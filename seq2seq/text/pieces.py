@@ -33,11 +33,17 @@ def split(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     are spaces, otherwise in the middle. Nothing is lost but white space around cuts, and a language
     tag at the beginning is put before every piece.
     """
-    tagged = _LANGUAGE_TAG.match(text)
-    start = tagged.end() if tagged else 0
+    start = len(language_tag(text))
     tag = text[:start].lstrip()
     pieces = _split(text[start:], start, lambda piece: fits(tag + piece))
     return [Piece(start, tag + piece) for start, piece in pieces]
+
+
+def language_tag(text: str) -> str:
+    """What tells a model at the beginning of a text which language it should answer in, with the
+    spaces around it; "" where nothing does."""
+    found = _LANGUAGE_TAG.match(text)
+    return found.group() if found else ""
 
 
 def _split(text: str, start: int, fits: Callable[[str], bool]) -> list[Piece]:

@@ -150,8 +150,8 @@ class CorpusDataModule(pl.LightningDataModule):
             self.tgt_subwords,
             start_id=self.start_id,
             batch_tokens=self.batch_tokens,
-            max_length=self.max_length,
             batch_pairs=self.batch_pairs,
+            max_length=self.max_length,
             multiple=self._multiple,
             sampling=self.subword_sampling,
             seed=self.seed,
@@ -162,7 +162,7 @@ class CorpusDataModule(pl.LightningDataModule):
             weights=weights,
             temperature=self.temperature,
             accumulated=self._accumulated,
-            together=batches_together(self.samplers, self.subword_sampling),
+            together=batches_together(self.batch_tokens, self.subword_sampling),
             seed=self.seed,
         )
         if self.trainer is not None:

@@ -116,9 +116,15 @@ def test_the_terms_of_the_corpus_go_with_it_also_from_hand_to_hand(here: Path) -
         "What `seq2seq distill` made of `data/train` with `teacher`.\n\n"
         "`data/SOURCE.md` says:\n\n> # words\n>\n> **Licence**: CC BY 2.0\n"
     )
-    assert distill("out.tsv", "--ensemble", "teacher", "--output", "more.tsv") == 0
+    assert (
+        distill("out.tsv", "--ensemble", "teacher", "--rerank", "teacher", "--output", "more.tsv")
+        == 0
+    )
     second = Path("more.tsv.SOURCE.md").read_text()
-    assert "made of `out.tsv` with `teacher` and `teacher`.\n\n`out.tsv.SOURCE.md` says:" in second
+    assert (
+        "made of `out.tsv` with `teacher` and `teacher` and `teacher`.\n\n`out.tsv.SOURCE.md` says:"
+        in second
+    )
     assert "\n> > **Licence**: CC BY 2.0\n" in second
     assert distill("data/train.en", "--output", "sources.tsv") == 0
     assert "> **Licence**: CC BY 2.0\n" in Path("sources.tsv.SOURCE.md").read_text()

@@ -5,7 +5,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from corpora import random_pairs, stored
@@ -37,7 +36,7 @@ def subwords(request: pytest.FixtureRequest) -> Subwords:
 
 
 def batches(subwords: Subwords, budget: int = 10**6, **options: Any) -> TrainingBatches:
-    options = {"start_id": BOS_ID, "max_length": 100, **options}
+    options = {"start_id": BOS_ID, "batch_pairs": 1024, "max_length": 100, **options}
     return TrainingBatches([PAIRS], subwords, subwords, batch_tokens=budget, **options)
 
 
@@ -187,16 +186,10 @@ def test_no_batch_is_empty_or_has_too_many_pairs(
         assert max(sizes) <= batch_pairs
 
 
-def test_without_sampling_every_draw_is_made_for_itself(subwords: Subwords) -> None:
-    samplers = [TokenBatchSampler(lengths_of(PAIRS, subwords, subwords), 200)]
-    assert batches_together(samplers, SubwordSampling()) == 1
-    assert batches_together(samplers, SAMPLING) > len(samplers[0])
-
-
-@pytest.mark.parametrize("world", [1, 2])
-def test_draws_of_8192_pairs_are_together(world: int) -> None:
-    sampler = TokenBatchSampler(np.full((60_000, 2), 15, np.uint32), 1600, world=world)
-    assert batches_together([sampler, sampler], SAMPLING) == 82  # of 100 pairs each
+def test_draws_are_together_where_subwords_are_sampled() -> None:
+    assert batches_together(2048, SubwordSampling()) == 1
+    assert batches_together(2048, SAMPLING) == 64
+    assert batches_together(10**6, SubwordSampling(tgt=0.5)) == 1
 
 
 def test_a_batch_for_evaluation_knows_its_lines_and_their_text(subwords: Subwords) -> None:
@@ -238,6 +231,7 @@ class Loaders:
             self.subwords,
             start_id=BOS_ID,
             batch_tokens=90,
+            batch_pairs=1024,
             max_length=100,
             sampling=SAMPLING,
         )
@@ -296,12 +290,13 @@ def test_workers_begin_the_next_epoch_before_this_one_has_ended(loaders: Loaders
     class Spied(Mixture):
         def __iter__(self) -> Iterator[list[Draw]]:
             for draws in super().__iter__():
-                drawn.extend(draws)
+                drawn.append(draws)
                 yield draws
 
     loader.sampler.__class__ = Spied
     for seen, _ in enumerate(loader, start=1):
-        assert len(drawn) >= seen + 3, "two batches for each worker, also at the end"
+        handed_out = -(-seen // loaders.together)
+        assert len(drawn) >= handed_out + 3, "two for each worker, also at the end"
     assert seen == len(loader)
 
 
