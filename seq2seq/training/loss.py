@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-SLICE = {"cpu": 2**21, "cuda": 2**27}
+SLICE = {"cpu": 2**20, "cuda": 2**27}
 """Logits that are in fp32 at once: about what a CPU's cache holds; a few kernels on a GPU."""
 
 

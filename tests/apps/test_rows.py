@@ -253,7 +253,7 @@ def test_what_is_written_is_best_where_the_other_direction_has_a_say(
     assert rows == [each[0].text for each in reranked.n_best(TEXTS)]
     assert rows != rows_of(capsys, "in.txt", "--beam", "4")
     assert rows_of(capsys, *flags[:3], "--beam", "4") == [
-        each[0].text for each in translator(4, 4, rerank="run", rerank_weight=0.4).n_best(TEXTS)
+        each[0].text for each in translator(4, 4, rerank="run", rerank_weight=0.2).n_best(TEXTS)
     ]
     # Scores that are no probabilities are no weights of candidates.
     chosen = rows_of(capsys, *flags, "--mbr", "chrf")
