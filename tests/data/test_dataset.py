@@ -64,10 +64,6 @@ def sources_in(parts: list[Batch]) -> list[list[int]]:
     return rows
 
 
-def texts_in(parts: list[Batch], subwords: Subwords) -> list[str]:
-    return [subwords.decode(ids) for ids in sources_in(parts)]
-
-
 def test_a_training_batch_holds_the_subwords_of_its_pairs(subwords: Subwords) -> None:
     (batch,) = parts_of(batches(subwords), ALL)
     rows = zip(
@@ -86,9 +82,11 @@ def test_sampled_subwords_spell_the_same_text_in_another_way_every_epoch(
     dataset = batches(subwords, sampling=SAMPLING)
     spelled = dict[str, set[tuple[int, ...]]]()
     for epoch in range(5):
-        for ids in sources_in(parts_of(dataset, ALL._replace(epoch=epoch))):
-            spelled.setdefault(subwords.decode(ids), set()).add(tuple(ids))
-    assert set(spelled) == {pair.src for pair in PAIRS}
+        rows = sources_in(parts_of(dataset, ALL._replace(epoch=epoch)))
+        texts = [subwords.decode(ids) for ids in rows]
+        assert sorted(texts) == sorted(pair.src for pair in PAIRS)
+        for text, ids in zip(texts, rows, strict=True):
+            spelled.setdefault(text, set()).add(tuple(ids))
     assert sum(len(each) > 1 for each in spelled.values()) > len(spelled) / 2
 
 
