@@ -166,8 +166,9 @@ def batches_of(lengths: Sequence[tuple[int, int]], tokens: int) -> list[list[int
 
 
 def ours(args: argparse.Namespace) -> Found:
-    command: list[object] = [sys.executable, SCRIPTS / "bench_train.py", "--json", "--rounds", 1]
-    command += ["--src", args.src, "--tgt", args.tgt, "--batch-tokens", args.batch_tokens]
+    command: list[object] = [sys.executable, SCRIPTS / "bench_train.py", "--json", "--alone"]
+    command += ["--rounds", 1, "--src", args.src, "--tgt", args.tgt]
+    command += ["--batch-tokens", args.batch_tokens]
     command += ["--steps", args.steps, "--warmup", args.warmup]
     command += [*sizes(args), "--vocab-size", args.vocab_size, "--cache", args.cache]
     found: Found = json.loads(output_of(command, threads=args.threads).splitlines()[-1])
@@ -347,8 +348,8 @@ def main() -> int:
     parser.add_argument("--layers", type=positive, default=3, help="of encoder and of decoder")
     parser.add_argument("--vocab-size", type=positive, default=8000, help="joint")
     parser.add_argument("--batch-tokens", type=positive, default=4096, help="padding counted")
-    parser.add_argument("--steps", type=positive, default=30, help="measured steps")
-    parser.add_argument("--warmup", type=positive, default=5, help="steps before them")
+    parser.add_argument("--steps", type=positive, default=40, help="measured steps")
+    parser.add_argument("--warmup", type=positive, default=40, help="steps before them")
     parser.add_argument("--json", action="store_true", help="print one object")
     args = parser.parse_args()
     try:

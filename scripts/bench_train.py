@@ -265,9 +265,10 @@ def plain(args: argparse.Namespace) -> dict[str, Any]:
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Ours and the plain loop in turn, `rounds` times; times add up."""
-    runs: dict[str, list[dict[str, Any]]] = {"ours": [], "plain": []}
+    loops = (ours,) if args.alone else (ours, plain)
+    runs: dict[str, list[dict[str, Any]]] = {loop.__name__: [] for loop in loops}
     for _ in range(args.rounds):
-        for function in (ours, plain):
+        for function in loops:
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
                 runs[function.__name__].append(pool.submit(function, args).result())
     rates = {
@@ -277,14 +278,17 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     each = runs["ours"]
     matmul = max(run["matmul_flops_per_second"] for run in each)
     flops = sum(run["flops_per_second"] for run in each) / len(each)
+    beside = {}
+    if not args.alone:
+        beside["plain_tokens_per_second"] = rates["plain"]
+        beside["ratio_to_plain"] = rates["ours"] / rates["plain"]
     return {
         "device": each[0]["device"],
         "threads": torch.get_num_threads(),
         "precision": each[0]["precision"],
         "parameters": each[0]["parameters"],
         "tokens_per_second": rates["ours"],
-        "plain_tokens_per_second": rates["plain"],
-        "ratio_to_plain": rates["ours"] / rates["plain"],
+        **beside,
         "model_flops_per_second": flops,
         "matmul_flops_per_second": matmul,
         "share_of_matmul_rate": flops / matmul,
@@ -306,9 +310,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--vocab-size", type=int, default=8000)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--steps", type=positive, default=30, help="measured steps of each round")
-    parser.add_argument("--warmup", type=positive, default=5, help="steps before them")
+    parser.add_argument("--steps", type=positive, default=40, help="measured steps of each round")
+    parser.add_argument("--warmup", type=positive, default=40, help="steps before them")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--alone", action="store_true", help="without the plain loop")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--precision", help="as trainer.precision; default: the device's best")
     parser.add_argument("--compile", action="store_true", help="as training.compile")
@@ -326,13 +331,17 @@ def main() -> None:
     if args.json:
         print(json.dumps(found))
         return
+    beside = ""
+    if not args.alone:
+        beside = (
+            f", {found['ratio_to_plain']:.2f} times the plain loop's "
+            f"{found['plain_tokens_per_second']:,.0f}"
+        )
     shares = ", ".join(f"{phase} {found['shares'][phase]:.1%}" for phase in PHASES)
     print(
         f"{found['device']}, {found['threads']} threads, {found['precision']}, "
         f"{found['parameters']:,} parameters\n"
-        f"{found['tokens_per_second']:,.0f} target tokens/s, "
-        f"{found['ratio_to_plain']:.2f} times the plain loop's "
-        f"{found['plain_tokens_per_second']:,.0f}\n"
+        f"{found['tokens_per_second']:,.0f} target tokens/s{beside}\n"
         f"{found['model_flops_per_second'] / 1e9:,.0f} GFLOP/s of the model, "
         f"{found['share_of_matmul_rate']:.1%} of the {found['matmul_flops_per_second'] / 1e9:,.0f} "
         f"of matrix products\n"
