@@ -326,6 +326,12 @@ def table(found: Found) -> str:
     return "\n".join([f"torch {found['torch']}, {found['threads']} threads", *rows])
 
 
+def add_steps(parser: argparse.ArgumentParser) -> None:
+    """How long a training is measured; its first dozens of steps pay for new memory."""
+    parser.add_argument("--steps", type=positive, default=40, help="measured steps of each run")
+    parser.add_argument("--warmup", type=positive, default=40, help="steps before them")
+
+
 def positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -348,8 +354,7 @@ def main() -> int:
     parser.add_argument("--layers", type=positive, default=3, help="of encoder and of decoder")
     parser.add_argument("--vocab-size", type=positive, default=8000, help="joint")
     parser.add_argument("--batch-tokens", type=positive, default=4096, help="padding counted")
-    parser.add_argument("--steps", type=positive, default=40, help="measured steps")
-    parser.add_argument("--warmup", type=positive, default=40, help="steps before them")
+    add_steps(parser)
     parser.add_argument("--json", action="store_true", help="print one object")
     args = parser.parse_args()
     try:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from bench_peers import positive
+from bench_peers import add_steps
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -310,8 +310,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--vocab-size", type=int, default=8000)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--steps", type=positive, default=40, help="measured steps of each round")
-    parser.add_argument("--warmup", type=positive, default=40, help="steps before them")
+    add_steps(parser)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--alone", action="store_true", help="without the plain loop")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
