@@ -25,23 +25,20 @@ class Batch(NamedTuple):
     """(B, T): the translation, then the end token: what it should say."""
     tgt_lens: Tensor
     """(B,)."""
+    src_tokens: int
+    """Sum of src_lens, for which no device needs to be waited for."""
     tokens: int
-    """Sum of tgt_lens, for which no device needs to be waited for."""
-
-    @property
-    def real(self) -> Tensor:
-        """(N,): where in the flattened tgt_out its N tokens stand."""
-        return (self.tgt_out.flatten() != PAD_ID).nonzero_static(size=self.tokens)[:, 0]
+    """Sum of tgt_lens, likewise."""
 
     def to(self, device: torch.device) -> "Batch":
         """The same on this device; what is in pinned memory is not waited for."""
         at_once = device.type == "cuda"
-        return self.each(lambda x: x.to(device, non_blocking=at_once), self.tokens)
+        return self.each(lambda x: x.to(device, non_blocking=at_once), self.src_tokens, self.tokens)
 
-    def each(self, change: Callable[[Tensor], Tensor], tokens: int) -> "Batch":
+    def each(self, change: Callable[[Tensor], Tensor], src_tokens: int, tokens: int) -> "Batch":
         """What this makes of each tensor, with so many tokens then."""
         src, src_lens, tgt_in, tgt_out, tgt_lens = map(change, self[:5])
-        return Batch(src, src_lens, tgt_in, tgt_out, tgt_lens, tokens)
+        return Batch(src, src_lens, tgt_in, tgt_out, tgt_lens, src_tokens, tokens)
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: int = 1) -> Batch:
@@ -52,14 +49,19 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: 
     src_ids, src_lens = pad([[*ids, EOS_ID] for ids in src], multiple)
     tgt_in, tgt_lens = pad([[start_id, *ids] for ids in tgt], multiple)
     tgt_out, _ = pad([[*ids, EOS_ID] for ids in tgt], multiple)
-    tokens = sum(map(len, tgt)) + len(tgt)
-    return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens, tokens)
+    src_tokens, tokens = (sum(map(len, side)) + len(side) for side in (src, tgt))
+    return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens, src_tokens, tokens)
 
 
 def uniform(rows: int, src: int, tgt: int) -> Batch:
     """Sentences of so many positions that say nothing but end tokens: to try what they cost."""
     sources, targets = ([[EOS_ID] * (length - 1)] * rows for length in (src, tgt))
     return make_batch(sources, targets, EOS_ID)
+
+
+def twice(batch: Batch) -> Batch:
+    """All rows, and all of them once more."""
+    return batch.each(lambda x: torch.cat([x, x]), 2 * batch.src_tokens, 2 * batch.tokens)
 
 
 def with_other_sources(batch: Batch) -> Batch:

@@ -17,8 +17,8 @@ class Parcel(NamedTuple):
     descriptor of both processes."""
 
     content: Tensor
-    shapes: list[list[tuple[list[Shape], int]]]
-    """Of each batch, of each part, those of its tensors, and its number of tokens."""
+    shapes: list[list[tuple[list[Shape], int, int]]]
+    """Of each batch, of each part, those of its tensors, and its numbers of tokens."""
 
     @classmethod
     def of(cls, batches: Sequence[Sequence[Batch]]) -> "Parcel":
@@ -26,17 +26,17 @@ class Parcel(NamedTuple):
         parts = [part for batch in batches for part in batch]
         content = torch.cat([each.flatten() for part in parts for each in part[:5]])
         shapes = [
-            [([tuple(each.shape) for each in part[:5]], part.tokens) for part in batch]
+            [([tuple(each.shape) for each in part[:5]], *part[5:]) for part in batch]
             for batch in batches
         ]
         return cls(content, shapes)
 
     def batches(self) -> Iterator[list[Batch]]:
         """Each in its parts, which share this one's memory."""
-        shapes = (each for batch in self.shapes for part, _ in batch for each in part)
+        shapes = (each for batch in self.shapes for part, *_ in batch for each in part)
         tensors = iter(self.content.split([math.prod(each) for each in shapes]))
         for batch in self.shapes:
             yield [
-                Batch._make([*(next(tensors).view(each) for each in shapes), tokens])
-                for shapes, tokens in batch
+                Batch._make([*(next(tensors).view(each) for each in shapes), *tokens])
+                for shapes, *tokens in batch
             ]

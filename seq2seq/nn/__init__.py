@@ -5,4 +5,5 @@ The letters in shapes, here and everywhere else:
     B batch       S source tokens   T target tokens   D model width    V vocabulary
     Q queries     K keys            H heads           E head width     F feed-forward width
     W beams of one sentence         R rows of the decoder, B * W
+    M vectors without padding
 """

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from seq2seq.config import AttentionForm
 from seq2seq.nn.dropout import dropout as drop
+from seq2seq.nn.layout import Layout, Padded
 from seq2seq.nn.masks import masked_softmax, may_attend, repeat_per_head
 
 
@@ -108,6 +109,7 @@ class MultiHeadAttention(nn.Module):
              valid_lens (B,) or (B, Q) -> (B, Q, D)
     A query whose valid length is 0 mixes no value: it gets the output projection's bias, or zero
     without one; never NaN and never the mean of the padding.
+    Vectors may lie otherwise than in rows, as a layout says, see layout.py.
     """
 
     def __init__(
@@ -131,35 +133,42 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(value_dim or d_model, inner, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
 
-    def split_heads(self, x: Tensor) -> Tensor:
-        """(B, N, H * E) -> (B, H, N, E); by width, so a shard with fewer heads runs the same."""
-        heads: Tensor = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        return heads
+    def keys_and_values(self, key: Tensor, value: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """key (..., key_dim), value (..., value_dim) -> two of (B, H, K, E)."""
+        keys, values = self.key(key), self.value(value)
+        return layout.split(keys, self.head_dim), layout.split(values, self.head_dim)
 
-    def keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """key (B, K, key_dim), value (B, K, value_dim) -> two of (B, H, K, E)."""
-        return self.split_heads(self.key(key)), self.split_heads(self.value(value))
-
-    def attend(self, query: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> Tensor:
-        """query (B, Q, D), projected keys and values (B, H, K, E) -> (B, Q, D)."""
+    def attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor, layout: Layout
+    ) -> Tensor:
+        """query (..., D), projected keys and values (B, H, K, E) -> (..., D)."""
         rate = self.dropout if self.training else 0.0
-        heads = self.split_heads(self.query(query))  # (B, H, Q, E)
+        heads = layout.split(self.query(query), self.head_dim)  # (B, H, Q, E)
         mixed = attend(heads, keys, values, valid_lens, rate, self.form)
-        merged: Tensor = self.output(mixed.transpose(1, 2).flatten(2))  # (B, Q, D)
-        return merged
+        output: Tensor = self.output(layout.merge(mixed))  # (..., D)
+        return output
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, valid_lens: Tensor) -> Tensor:
-        return self.attend(query, *self.keys_and_values(key, value), valid_lens)
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        valid_lens: Tensor,
+        layout: Layout | None = None,
+    ) -> Tensor:
+        layout = layout or Padded(len(query), len(query))
+        return self.attend(query, *self.keys_and_values(key, value, layout), valid_lens, layout)
 
     def weights(self, query: Tensor, key: Tensor, valid_lens: Tensor) -> Tensor:
         """Where each query looks, without dropout: -> (B, H, Q, K) in fp32.
 
         Rows sum to 1, or are zeros where nothing may be seen."""
-        return self.look(query, self.split_heads(self.key(key)), valid_lens)
+        rows = Padded(len(query), len(query))
+        return self.look(query, rows.split(self.key(key), self.head_dim), valid_lens, rows)
 
-    def look(self, query: Tensor, keys: Tensor, valid_lens: Tensor) -> Tensor:
-        """The weights of `attend`: query (B, Q, D), projected keys (B, H, K, E)."""
-        queries = self.split_heads(self.query(query))  # (B, H, Q, E)
+    def look(self, query: Tensor, keys: Tensor, valid_lens: Tensor, layout: Layout) -> Tensor:
+        """The weights of `attend`: query (..., D), projected keys (B, H, K, E)."""
+        queries = layout.split(self.query(query), self.head_dim)  # (B, H, Q, E)
         heads = queries.shape[1]
         queries, keys = queries.flatten(0, 1), keys.flatten(0, 1)  # (B * H, ., E)
         lens = repeat_per_head(valid_lens, heads)

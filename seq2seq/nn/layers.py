@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from seq2seq.config import AttentionForm, Dropout, ModelConfig
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.dropout import dropout
+from seq2seq.nn.layout import Layout
 from seq2seq.nn.state import LayerState
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -82,7 +83,7 @@ def _attention(config: ModelConfig, rates: Dropout, form: AttentionForm) -> Mult
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward.
 
-    forward: x (B, S, D), src_lens (B,) -> (B, S, D)
+    forward: x (..., D) in its layout, src_lens (B,) -> (..., D)
     """
 
     def __init__(self, config: ModelConfig, rates: Dropout, form: AttentionForm) -> None:
@@ -92,15 +93,16 @@ class EncoderLayer(nn.Module):
         self.self_residual = Residual(config, rates.residual)
         self.feed_forward_residual = Residual(config, rates.residual)
 
-    def forward(self, x: Tensor, src_lens: Tensor) -> Tensor:
-        x = self.self_residual(x, lambda y: self.self_attention(y, y, y, src_lens))
+    def forward(self, x: Tensor, src_lens: Tensor, layout: Layout) -> Tensor:
+        x = self.self_residual(x, lambda y: self.self_attention(y, y, y, src_lens, layout))
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention (Q from here, K and V from the memory), feed-forward.
 
-    forward: x (R, T, D), cache, positions (R, T), visible, used, memory_lens (B,) -> (R, T, D)
+    forward: x (..., D) in its layout, cache, positions (R, T), visible, used, memory_lens (B,)
+        -> (..., D)
     Query t of a row sees its row's positions 0 .. positions[t], as `visible` says
     (`DecoderState.visible`): that is the causal mask, in training, evaluation and step-by-step
     decoding alike. A list `cross_weights` gets the
@@ -124,24 +126,19 @@ class DecoderLayer(nn.Module):
         visible: Tensor,
         used: int,
         memory_lens: Tensor,
+        layout: Layout,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
         def look_back(y: Tensor) -> Tensor:
-            keys, values = self.self_attention.keys_and_values(y, y)  # (R, H, T, E)
+            keys, values = self.self_attention.keys_and_values(y, y, layout)  # (B, H, W * T, E)
             keys, values = cache.extend(keys, values, positions, used)  # (B, H, used * W, E)
-            queries = y.reshape(len(keys), -1, y.shape[-1])  # (B, W * T, D)
-            return self.self_attention.attend(queries, keys, values, visible).view_as(y)
+            return self.self_attention.attend(y, keys, values, visible, layout)
 
         def look_at_source(y: Tensor) -> Tensor:
-            queries = y.reshape(len(memory_lens), -1, y.shape[-1])  # (B, W * T, D)
+            keys, values = cache.memory_keys, cache.memory_values  # (B, H, S, E)
             if cross_weights is not None:
-                cross_weights.append(
-                    self.cross_attention.look(queries, cache.memory_keys, memory_lens)
-                )
-            mixed = self.cross_attention.attend(
-                queries, cache.memory_keys, cache.memory_values, memory_lens
-            )
-            return mixed.view_as(y)  # (R, T, D)
+                cross_weights.append(self.cross_attention.look(y, keys, memory_lens, layout))
+            return self.cross_attention.attend(y, keys, values, memory_lens, layout)
 
         x = self.self_residual(x, look_back)
         x = self.cross_residual(x, look_at_source)

@@ -30,7 +30,8 @@ class LayerState:
     def extend(
         self, keys: Tensor, values: Tensor, positions: Tensor, used: int
     ) -> tuple[Tensor, Tensor]:
-        """Put keys and values (R, H, T, E) at `positions` (R, T); return all (B, H, used * W, E).
+        """Put keys and values (B, H, W * T, E) at `positions` (R, T) of their beams; return all
+        (B, H, used * W, E).
 
         Without a cache they are returned as they come, so that autograd sees nothing in place.
         """
@@ -42,7 +43,8 @@ class LayerState:
         rows = torch.arange(len(positions), device=positions.device)[:, None]  # (R, 1)
         where = rows // width, positions, rows % width
         for cache, new in ((self.keys, keys), (self.values, values)):
-            cache.permute(0, 2, 3, 1, 4)[where] = new.transpose(1, 2)  # (R, T, H, E)
+            beams = new.unflatten(2, (width, -1)).permute(0, 2, 3, 1, 4)  # (B, W, T, H, E)
+            cache.permute(0, 2, 3, 1, 4)[where] = beams.flatten(0, 1)  # (R, T, H, E)
         return self.keys[:, :, :used].flatten(2, 3), self.values[:, :, :used].flatten(2, 3)
 
     def select(self, count: int, places: Tensor, sentences: Tensor) -> "LayerState":

@@ -12,6 +12,7 @@ from seq2seq.config import AttentionForm, Dropout, ModelConfig
 from seq2seq.nn.dropout import dropout
 from seq2seq.nn.embedding import POSITIONS, TokenEmbedding
 from seq2seq.nn.layers import DecoderLayer, EncoderLayer, lowered
+from seq2seq.nn.layout import Layout, Padded
 from seq2seq.nn.state import DecoderState, LayerState
 
 FIRST_ROOM = 16
@@ -20,7 +21,8 @@ NO_DROPOUT = Dropout(residual=0.0, attention=0.0, activation=0.0)
 
 
 class Transformer(nn.Module):
-    """forward: src (B, S), src_lens (B,), tgt_in (B, T) -> hidden (B, T, D).
+    """forward: src (B, S), src_lens (B,), tgt_in (B, T) -> hidden (B, T, D), or (M, D) of both
+    sides' tokens in an `Unpadded` layout.
 
     `project` makes logits of hidden vectors. `rates` and `attention` say how it runs; they are no
     part of the model.
@@ -67,27 +69,39 @@ class Transformer(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def encode(self, src: Tensor, src_lens: Tensor) -> Tensor:
-        """src (B, S), src_lens (B,) -> memory (B, S, D)."""
-        positions = torch.arange(src.shape[1], device=src.device)  # (S,)
-        x = self.src_embedding(src) + self.src_positions(positions, src.shape[1])  # (B, S, D)
+    def encode(self, src: Tensor, src_lens: Tensor, layout: Layout | None = None) -> Tensor:
+        """src (B, S), src_lens (B,) -> memory (B, S, D), or as the layout says."""
+        layout = layout or Padded(len(src), len(src))
+        positions = torch.arange(src.shape[1], device=src.device).expand_as(src)  # (B, S)
+        embedded = self.src_embedding(layout.tokens(src))  # (..., D)
+        x = embedded + self.src_positions(layout.tokens(positions), src.shape[1])
         x = dropout(x, self.rate if self.training else 0.0)
         for layer in self.encoder:
-            x = layer(x, src_lens)
+            x = layer(x, src_lens, layout)
         return lowered(self.encoder_norm(x))
 
     def start(
-        self, memory: Tensor, src_lens: Tensor, width: int = 1, *, cached: bool = False
+        self,
+        memory: Tensor,
+        src_lens: Tensor,
+        width: int = 1,
+        *,
+        cached: bool = False,
+        layout: Layout | None = None,
     ) -> DecoderState:
-        """An empty state for W beams per sentence: memory (B, S, D), src_lens (B,).
+        """An empty state for W beams per sentence: memory (B, S, D) or as the layout says,
+        src_lens (B,).
 
         With a cache, tokens may be decoded step by step; without one, once and all at a time.
         """
         assert cached or width == 1, "beams share a cache"
+        layout, sentences = layout or Padded(len(memory), len(memory)), len(src_lens)
         layers = []
         for layer in self.decoder:
             assert isinstance(layer, DecoderLayer)
-            keys, values = layer.cross_attention.keys_and_values(memory, memory)  # (B, H, S, E)
+            keys, values = layer.cross_attention.keys_and_values(
+                memory, memory, layout
+            )  # (B, H, S, E)
             if not cached:
                 layers.append(LayerState(keys, values, None, None))
                 continue
@@ -95,24 +109,32 @@ class Transformer(nn.Module):
             # Every step folds heads into the batch, which strided ones would be copied for.
             keys, values = keys.contiguous(), values.contiguous()
             layers.append(LayerState(keys, values, cache[0], cache[1]))
-        lengths = src_lens.new_zeros(len(memory) * width)
-        return DecoderState(layers, src_lens, lengths, src_lens.new_zeros(len(memory), width, 0))
+        lengths = src_lens.new_zeros(sentences * width)
+        return DecoderState(layers, src_lens, lengths, src_lens.new_zeros(sentences, width, 0))
 
     def decode(
-        self, tokens: Tensor, state: DecoderState, cross_weights: list[Tensor] | None = None
+        self,
+        tokens: Tensor,
+        state: DecoderState,
+        cross_weights: list[Tensor] | None = None,
+        layout: Layout | None = None,
     ) -> tuple[Tensor, DecoderState]:
-        """tokens (R, T), the next T of every row -> hidden (R, T, D) and the state after them.
+        """tokens (R, T), the next T of every row -> hidden (R, T, D), or as the layout says, and
+        the state after them.
 
         A list `cross_weights` gets what each layer looked at in the source: (B, H, W * T, S).
         """
+        layout = layout or Padded(len(tokens), len(state.memory_lens))
         steps = torch.arange(tokens.shape[1], device=tokens.device)
         positions = state.lengths[:, None] + steps  # (R, T)
         after = state.advance(positions)
         visible = after.visible(positions)
-        x = self.tgt_embedding(tokens) + self.tgt_positions(positions, after.used)  # (R, T, D)
+        embedded = self.tgt_embedding(layout.tokens(tokens))  # (..., D)
+        x = embedded + self.tgt_positions(layout.tokens(positions), after.used)
         x = dropout(x, self.rate if self.training else 0.0)
         for layer, cache in zip(self.decoder, state.layers, strict=True):
-            x = layer(x, cache, positions, visible, after.used, state.memory_lens, cross_weights)
+            lens = state.memory_lens
+            x = layer(x, cache, positions, visible, after.used, lens, layout, cross_weights)
         return self.decoder_norm(x), after
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -120,6 +142,14 @@ class Transformer(nn.Module):
         logits: Tensor = self.output(hidden)
         return logits
 
-    def forward(self, src: Tensor, src_lens: Tensor, tgt_in: Tensor) -> Tensor:
-        state = self.start(self.encode(src, src_lens), src_lens)
-        return self.decode(tgt_in, state)[0]
+    def forward(
+        self,
+        src: Tensor,
+        src_lens: Tensor,
+        tgt_in: Tensor,
+        src_layout: Layout | None = None,
+        tgt_layout: Layout | None = None,
+    ) -> Tensor:
+        memory = self.encode(src, src_lens, src_layout)
+        state = self.start(memory, src_lens, layout=src_layout)
+        return self.decode(tgt_in, state, layout=tgt_layout)[0]

@@ -11,20 +11,24 @@ SLICE = {"cpu": 2**20, "cuda": 2**27}
 
 
 def cross_entropy_sum(
-    logits: Tensor, wanted: Tensor, label_smoothing: float = 0.0, r_drop: float = 0.0
+    logits: Tensor,
+    wanted: Tensor,
+    label_smoothing: float = 0.0,
+    r_drop: float = 0.0,
+    unit: float = 1.0,
 ) -> Tensor:
     """Cross-entropy against label-smoothed targets (Szegedy et al. 2016, section 7).
 
-    logits (1, N, V), wanted (N,) -> scalar: the sum over N tokens, in nats and fp32
+    logits (M, V), wanted (N,) -> scalar: the sum over N tokens, in nats and fp32, divided by `unit`
 
-    With `r_drop` = alpha, logits (2, N, V) are those of two passes with different dropout, and the
-    loss is half of R-Drop's (L. Wu et al. 2021, eq. 4): the mean of both cross-entropies plus
-    alpha / 4 (KL(p || q) + KL(q || p)).
+    Logits beyond the N-th are those of no token, and get no gradient. With `r_drop` = alpha, they
+    are those of two passes with different dropout, 2 N, and the loss is half of R-Drop's (L. Wu et
+    al. 2021, eq. 4): the mean of both cross-entropies plus alpha / 4 (KL(p || q) + KL(q || p)).
 
     Where a gradient will be asked for, it is computed at once and overwrites the logits: they are
     the largest tensor of a step, and no other of their size is made.
     """
-    total: Tensor = _SlicedLoss.apply(logits, wanted, label_smoothing, r_drop)  # type: ignore[no-untyped-call]
+    total: Tensor = _SlicedLoss.apply(logits, wanted, label_smoothing, r_drop, unit)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -33,18 +37,25 @@ class _SlicedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, wanted: Tensor, label_smoothing: float, r_drop: float
+        ctx: Any,
+        logits: Tensor,
+        wanted: Tensor,
+        label_smoothing: float,
+        r_drop: float,
+        unit: float,
     ) -> Tensor:
-        """logits (P, N, V) of P passes, wanted (N,) -> scalar
+        """logits (M, V), M >= P N of P passes, wanted (N,) -> scalar
 
         With the wanted distribution q and the predicted one p, the loss of a token is
         log sum exp(logits) - sum q logits, and its gradient p - q.
         """
-        passes, _, vocab = logits.shape
+        passes, vocab = 2 if r_drop else 1, logits.shape[1]
+        real = logits[: passes * len(wanted)].view(passes, -1, vocab)  # (P, N, V)
+        share = 1 / (passes * unit)  # of a token's loss in what is returned
         size = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
         total = logits.new_zeros((), dtype=torch.float32)
         on, off = 1 - label_smoothing, label_smoothing / vocab  # q is off everywhere, plus on
-        for part, tokens in zip(logits.split(size, dim=1), wanted.split(size), strict=True):
+        for part, tokens in zip(real.split(size, dim=1), wanted.split(size), strict=True):
             gold = tokens.expand(passes, -1)[..., None]  # (P, size, 1)
             own = part.float()  # (P, size, V)
             p = own.softmax(dim=-1)
@@ -60,16 +71,21 @@ class _SlicedLoss(torch.autograd.Function):
                 p.sub_(off).scatter_add_(-1, gold, torch.full_like(loss, -on))
                 if apart is not None:
                     p.add_(apart, alpha=r_drop / 2)
-                part.copy_(p)
+                part.copy_(p.mul_(share))
+        if ctx.needs_input_grad[0]:
+            logits[passes * len(wanted) :] = 0
         ctx.gradient = logits
-        return total / passes
+        return total * share
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         own, ctx.gradient = ctx.gradient, None
         assert own is not None, "the gradient is computed once, and used up"
-        return own.mul_(gradient / len(own)), None, None, None
+        # A pass over the largest tensor, which a CPU may leave out; a GPU would be waited for.
+        if gradient.device.type != "cpu" or gradient.numpy() != 1:
+            own.mul_(gradient)
+        return own, None, None, None, None
 
 
 def _disagreement(p: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.data.batch import Batch, uniform, with_other_sources
+from seq2seq.data.batch import Batch, twice, uniform, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
@@ -25,6 +26,7 @@ from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.attention import expect_new_shapes
+from seq2seq.nn.layout import Unpadded
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
 from seq2seq.training.card import put_on_card, written_at
@@ -207,7 +209,7 @@ class TranslationModule(pl.LightningModule):
         return self.parts.learn(
             parts,
             list(self.parameters()),
-            lambda part: self._training_loss(part) / self._loss_unit,
+            lambda part: self._training_loss(part, self._loss_unit),
             backward,
         )
 
@@ -216,22 +218,20 @@ class TranslationModule(pl.LightningModule):
         """What sums over tokens are divided by until the tokens of the whole step are known."""
         return self.data.batch_tokens
 
-    def _training_loss(self, batch: Batch) -> Tensor:
-        """Sum over target tokens."""
-        recipe, (src, src_lens, tgt_in, *_) = self.recipe, batch
-        if recipe.r_drop:
-            src, src_lens, tgt_in = (torch.cat([x, x]) for x in (src, src_lens, tgt_in))
-        hidden = self.network(src, src_lens, tgt_in)  # (B or 2 B, T, D)
-        return self._cross_entropy(hidden, batch, recipe.label_smoothing, recipe.r_drop)
+    def _training_loss(self, batch: Batch, unit: float = 1.0) -> Tensor:
+        """Sum over target tokens, divided by `unit`."""
+        recipe = self.recipe
+        logits, said = self._logits(self.network, twice(batch) if recipe.r_drop else batch)
+        wanted = said[: batch.tokens]  # (N,)
+        return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop, unit)
 
-    def _cross_entropy(
-        self, hidden: Tensor, batch: Batch, label_smoothing: float = 0.0, r_drop: float = 0.0
-    ) -> Tensor:
-        """hidden (B or 2 B, T, D) -> scalar; only the N target tokens get logits, no padding."""
-        wanted, real = batch.tgt_out.flatten(), batch.real  # (B * T,), (N,)
-        hidden = hidden.view(-1, len(wanted), hidden.shape[-1])  # (1 or 2, B * T, D)
-        logits = self.network.project(hidden.index_select(1, real))  # (1 or 2, N, V)
-        return cross_entropy_sum(logits, wanted[real], label_smoothing, r_drop)
+    def _logits(self, network: Callable[..., Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits (M, V) of each token, those before it given, and what it is (M,); no padding."""
+        heads = self.network.config.heads
+        src = Unpadded.of(batch.src_lens, batch.src.shape[1], batch.src_tokens, heads)
+        tgt = Unpadded.of(batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens, heads)
+        hidden = network(batch.src, batch.src_lens, batch.tgt_in, src, tgt)  # (M, D)
+        return self.network.project(hidden), tgt.tokens(batch.tgt_out)
 
     def configure_optimizers(self) -> Any:
         loop = self.trainer.fit_loop
@@ -339,8 +339,8 @@ class TranslationModule(pl.LightningModule):
         return torch.stack([self._validation_loss(half) for half in halves(batch)]).sum()
 
     def _whole_validation_loss(self, batch: Batch) -> Tensor:
-        hidden = self.network.forward(*batch[:3])  # what is compiled is compiled for training
-        return self._cross_entropy(hidden, batch)
+        logits, said = self._logits(self.network.forward, batch)  # compiled for training alone
+        return cross_entropy_sum(logits, said[: batch.tokens])
 
     def on_validation_epoch_end(self) -> None:
         perplexity = self.validation_loss.compute().exp()

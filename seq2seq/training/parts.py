@@ -88,9 +88,9 @@ def too_large(part: Batch, advice: str) -> str:
 def halves(part: Batch) -> tuple[Batch, Batch]:
     """The first half of the rows, and the others."""
     middle = (len(part.src) + 1) // 2
-    first = int(part.tgt_lens[:middle].sum())
-    others = part.tokens - first
-    return part.each(lambda x: x[:middle], first), part.each(lambda x: x[middle:], others)
+    src, tgt = (int(lens[:middle].sum()) for lens in (part.src_lens, part.tgt_lens))
+    first = part.each(lambda x: x[:middle], src, tgt)
+    return first, part.each(lambda x: x[middle:], part.src_tokens - src, part.tokens - tgt)
 
 
 def _learn(

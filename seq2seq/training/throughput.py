@@ -3,31 +3,28 @@
 import time
 from collections.abc import Iterable
 
-from torch import Tensor
-
 from seq2seq.data.batch import Batch
 
 
 class Throughput:
-    """Counts since `restart`; sources on the batches' device, so that nothing waits for it."""
+    """Counts since `restart`."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
         self._since = time.perf_counter()
-        self._src: Tensor | int = 0
-        self._tgt = 0
+        self._src = self._tgt = 0
         self.cells = 0
         """Positions of all batches, padding included."""
 
     def count(self, parts: Iterable[Batch]) -> None:
         for part in parts:
-            self._src = self._src + part.src_lens.sum()
+            self._src += part.src_tokens
             self._tgt += part.tokens
             self.cells += part.src.numel() + part.tgt_out.numel()
 
     def measured(self) -> tuple[float, float]:
-        """Target tokens a second, and the share of padding; waits for the device."""
-        real = float(self._src) + self._tgt
+        """Target tokens a second, and the share of padding."""
+        real = self._src + self._tgt
         return self._tgt / (time.perf_counter() - self._since), 1 - real / self.cells

@@ -8,7 +8,7 @@ import torch
 from torch.distributed.utils import _to_kwargs
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.data.batch import batches, make_batch, pad, uniform, with_other_sources
+from seq2seq.data.batch import batches, make_batch, pad, twice, uniform, with_other_sources
 
 RNG = random.Random(0)
 SRC, TGT = (
@@ -46,22 +46,22 @@ def test_what_the_decoder_should_say_is_what_it_reads_one_step_later() -> None:
         assert say[length - 1] == EOS_ID
 
 
-@pytest.mark.parametrize("multiple", [1, 8])
-def test_real_finds_the_tokens_of_all_translations_and_no_padding(multiple: int) -> None:
-    batch = make_batch(SRC, TGT, BOS_ID, multiple)
-    expected = [token for ids in TGT for token in [*ids, EOS_ID]]
-    assert batch.tgt_out.flatten()[batch.real].tolist() == expected
-    assert batch.tokens == len(expected)
-
-
 def test_the_number_of_tokens_is_known_on_the_host_wherever_the_batch_is() -> None:
     meta = torch.device("meta")
     moved = make_batch(SRC, TGT, BOS_ID).to(meta)
     ((distributed,),), _ = _to_kwargs((moved,), {}, meta, False)  # as DistributedDataParallel does
     for batch in (moved, distributed):
         assert {tensor.device.type for tensor in batch[:5]} == {"meta"}
+        assert batch.src_tokens == sum(len(ids) + 1 for ids in SRC)
         assert batch.tokens == sum(len(ids) + 1 for ids in TGT)
-        assert batch.real.shape == (batch.tokens,)
+
+
+def test_twice_has_all_rows_and_then_all_of_them_again() -> None:
+    expected = make_batch([*SRC, *SRC], [*TGT, *TGT], BOS_ID)
+    found = twice(make_batch(SRC, TGT, BOS_ID))
+    for each, wanted in zip(found[:5], expected[:5], strict=True):
+        assert torch.equal(each, wanted)
+    assert found[5:] == expected[5:]
 
 
 def test_sentences_without_a_token_have_no_columns() -> None:
@@ -99,6 +99,6 @@ def test_batches_hold_each_sentence_once_and_stay_within_budget_or_are_one(
 def test_a_uniform_batch_has_sentences_of_end_tokens_without_padding() -> None:
     source, target = (torch.full((2, length), EOS_ID) for length in (4, 7))
     expected = source, torch.tensor([4, 4]), target, target, torch.tensor([7, 7])
-    assert uniform(2, 4, 7).tokens == 14
+    assert uniform(2, 4, 7)[5:] == (8, 14)
     for found, wanted in zip(uniform(2, 4, 7)[:5], expected, strict=True):
         assert torch.equal(found, wanted)

@@ -24,7 +24,7 @@ PARTS = st.lists(st.builds(batch_of, PAIRS), min_size=1, max_size=3)
 
 def listed(batches: list[list[Batch]]) -> list[list[list[object]]]:
     """What the tensors hold, and the tokens."""
-    return [[[*(x.tolist() for x in part[:5]), part.tokens] for part in batch] for batch in batches]
+    return [[[*(x.tolist() for x in part[:5]), *part[5:]] for part in batch] for batch in batches]
 
 
 @given(st.lists(PARTS, min_size=1, max_size=4))

@@ -24,13 +24,13 @@ def smoothed_by_definition(logits: torch.Tensor, smoothing: float) -> float:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_equals_its_definition(smoothing: float) -> None:
-    logits = torch.randn(1, N, V)
-    expected = smoothed_by_definition(logits[0], smoothing)
+    logits = torch.randn(N, V)
+    expected = smoothed_by_definition(logits, smoothing)
     assert cross_entropy_sum(logits, WANTED, smoothing).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_loss_is_summed_in_fp32_whatever_the_logits() -> None:
-    uniform = torch.zeros(1, 400, V, dtype=torch.bfloat16)
+    uniform = torch.zeros(400, V, dtype=torch.bfloat16)
     loss = cross_entropy_sum(uniform, torch.full((400,), 5))
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(400 * math.log(V), rel=1e-5)
@@ -42,9 +42,9 @@ def test_slices_give_the_value_and_gradient_of_the_whole(
     monkeypatch: pytest.MonkeyPatch, rows: int, dtype: torch.dtype
 ) -> None:
     monkeypatch.setitem(SLICE, "cpu", rows * V)
-    hidden, weight = torch.randn(1, N, 3), torch.randn(V, 3, requires_grad=True)
+    hidden, weight = torch.randn(N, 3), torch.randn(V, 3, requires_grad=True)
     logits = (hidden.to(dtype) @ weight.to(dtype).T).float()
-    whole = F.cross_entropy(logits[0], WANTED, label_smoothing=0.1, reduction="sum")
+    whole = F.cross_entropy(logits, WANTED, label_smoothing=0.1, reduction="sum")
     (expected,) = torch.autograd.grad(whole / 8, weight)
     sliced = cross_entropy_sum(hidden.to(dtype) @ weight.to(dtype).T, WANTED, 0.1)
     torch.testing.assert_close(sliced, whole)
@@ -52,8 +52,33 @@ def test_slices_give_the_value_and_gradient_of_the_whole(
     torch.testing.assert_close(gradient, expected)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_logits_of_no_token_cost_nothing_and_get_no_gradient(alpha: float) -> None:
+    count = N * (2 if alpha else 1)
+    logits = torch.randn(count + 3, V)
+    real = logits[:count].clone().requires_grad_()
+    expected = cross_entropy_sum(real + 0, WANTED, 0.1, alpha)
+    logits[count:] = torch.tensor([torch.nan, torch.inf, 1e9])[:, None]
+    logits.requires_grad_()
+    loss = cross_entropy_sum(logits + 0, WANTED, 0.1, alpha)
+    torch.testing.assert_close(loss, expected)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(gradient[:count], torch.autograd.grad(expected, real)[0])
+    assert not gradient[count:].any()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_a_unit_divides_value_and_gradient(alpha: float) -> None:
+    logits = torch.randn(2 * N if alpha else N, V, requires_grad=True)
+    whole = cross_entropy_sum(logits + 0, WANTED, 0.1, alpha)
+    (expected,) = torch.autograd.grad(whole / 5, logits)
+    divided = cross_entropy_sum(logits + 0, WANTED, 0.1, alpha, unit=5)
+    torch.testing.assert_close(divided, whole / 5)
+    torch.testing.assert_close(torch.autograd.grad(divided, logits)[0], expected)
+
+
 def test_the_gradient_is_there_once() -> None:
-    logits = torch.randn(1, 2, V, requires_grad=True)
+    logits = torch.randn(2, V, requires_grad=True)
     loss = cross_entropy_sum(logits, torch.tensor([4, 5]))
     loss.backward(retain_graph=True)
     with pytest.raises(AssertionError, match="used up"):
@@ -66,8 +91,8 @@ def test_r_drop_equals_its_definition_in_value_and_gradient(
 ) -> None:
     monkeypatch.setitem(SLICE, "cpu", 2 * rows * V)
     alpha, smoothing = 3.0, 0.1
-    logits = torch.randn(2, N, V, requires_grad=True)
-    p, q = logits.log_softmax(-1)
+    logits = torch.randn(2 * N, V, requires_grad=True)
+    p, q = logits.view(2, N, V).log_softmax(-1)
     both = F.kl_div(p, q, reduction="none", log_target=True).sum(-1)
     both = both + F.kl_div(q, p, reduction="none", log_target=True).sum(-1)
     entropies = [

@@ -1,0 +1,130 @@
+"""How the vectors of a batch's tokens lie in memory.
+
+Attention looks at them as (B, H, N, E), sentence by sentence. To all other layers each is a vector
+for itself, so they take any number of them in any order: a search has them in rows that are filled
+up, `Padded`; training leaves the padding out, `Unpadded`.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Layout(Protocol):
+    """(..., D) below is how a layout's vectors lie."""
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """What stands at the positions of rows, (R, N) -> (...)."""
+
+    def split(self, x: Tensor, head_dim: int) -> Tensor:
+        """(..., H * E) -> (B, H, N, E); by width, so a shard with fewer heads runs the same."""
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """(B, H, N, E) -> (..., H * E)."""
+
+
+class Padded(NamedTuple):
+    """(R, N, D): rows of one length; W = R / B neighbours, beams, belong to one sentence.
+
+    To attention the beams of a sentence are one row of W * N.
+    """
+
+    rows: int
+    sentences: int
+
+    def tokens(self, x: Tensor) -> Tensor:
+        return x
+
+    def split(self, x: Tensor, head_dim: int) -> Tensor:
+        together = x.reshape(self.sentences, -1, x.shape[-1])  # (B, W * N, H * E)
+        heads: Tensor = together.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+        return heads
+
+    def merge(self, heads: Tensor) -> Tensor:
+        together = heads.transpose(1, 2).flatten(2)  # (B, W * N, H * E)
+        return together.view(self.rows, -1, together.shape[-1])
+
+
+class Unpadded(NamedTuple):
+    """(M, D): the tokens of all sentences one after the other, without padding (Zeng et al. 2022).
+
+    At least one vector more than there are tokens, which belongs to none: padding reads it, and its
+    gradient is zero. M is rounded up, so that batches of about one size have the very same: a CPU
+    makes a kernel for each product of each shape, and a GPU likes multiples of eight.
+    """
+
+    places: Tensor
+    """(M,): where in the flattened rows each vector's token stands; the first place for no token"""
+    apart: Tensor
+    """(B, H, N): the vectors' heads in the order of attention, as places in (M, H)."""
+    together: Tensor
+    """(M, H): the way back, as places in (B, H, N)."""
+    real: int
+    """Tokens."""
+
+    @classmethod
+    def of(cls, lens: Tensor, width: int, tokens: int, heads: int) -> "Unpadded":
+        """Of rows (B, width), `tokens` the sum of their lengths (B,): no device is waited for."""
+        inside = torch.arange(width, device=lens.device) < lens[:, None]  # (B, N)
+        flat = inside.flatten()
+        places = flat.nonzero_static(size=room_for(tokens), fill_value=0)[:, 0]  # (M,)
+        vectors = torch.where(flat, flat.cumsum(0) - 1, tokens).view_as(inside)  # (B, N)
+        head = torch.arange(heads, device=lens.device)
+        apart = vectors[:, None] * heads + head[:, None]  # (B, H, N)
+        sentence, position = (places // width)[:, None], (places % width)[:, None]
+        together = (sentence * heads + head) * width + position  # (M, H)
+        return cls(places, apart, together, tokens)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        return x.flatten().index_select(0, self.places)
+
+    def split(self, x: Tensor, head_dim: int) -> Tensor:
+        vectors = x.view(-1, head_dim)  # (M * H, E)
+        moved = _Moved.apply(vectors, self.apart, self.together, None, self._ends)  # type: ignore[no-untyped-call]
+        return moved.view(*self.apart.shape, head_dim)  # type: ignore[no-any-return]
+
+    def merge(self, heads: Tensor) -> Tensor:
+        vectors = heads.reshape(-1, heads.shape[-1])  # (B * H * N, E)
+        moved = _Moved.apply(vectors, self.together, self.apart, self._ends, None)  # type: ignore[no-untyped-call]
+        return moved.view(len(self.places), -1)  # type: ignore[no-any-return]
+
+    @property
+    def _ends(self) -> int:
+        """Where in (M, H) the tokens do."""
+        return self.real * self.together.shape[1]
+
+
+def room_for(tokens: int) -> int:
+    """More than `tokens`, by at most a sixteenth or, of few, eight: a multiple of eight."""
+    step = max(8, 1 << max(0, tokens.bit_length() - 5))
+    return (tokens // step + 1) * step
+
+
+class _Moved(torch.autograd.Function):
+    """x (I, E) at the places `there` (...) -> (J, E); from row `ends` on zeros, if it is given.
+
+    The gradient goes `back` to where it came from, zeros from row `back_ends` on. To add it there,
+    as torch does, would be slow, and in bf16 inexact: no two rows of `there` are the same, but for
+    those whose gradient is zero.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, there: Tensor, back: Tensor, ends: int | None, back_ends: int | None
+    ) -> Tensor:
+        ctx.save_for_backward(back)
+        ctx.ends = back_ends
+        return _taken(x, there, ends)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (back,) = ctx.saved_tensors
+        return _taken(gradient, back, ctx.ends), None, None, None, None
+
+
+def _taken(x: Tensor, places: Tensor, ends: int | None) -> Tensor:
+    taken = x.index_select(0, places.flatten())
+    if ends is not None:
+        taken[ends:] = 0
+    return taken
