@@ -156,14 +156,14 @@ class MultiHeadAttention(nn.Module):
         valid_lens: Tensor,
         layout: Layout | None = None,
     ) -> Tensor:
-        layout = layout or Padded(len(query), len(query))
+        layout = layout or Padded(len(query))
         return self.attend(query, *self.keys_and_values(key, value, layout), valid_lens, layout)
 
     def weights(self, query: Tensor, key: Tensor, valid_lens: Tensor) -> Tensor:
         """Where each query looks, without dropout: -> (B, H, Q, K) in fp32.
 
         Rows sum to 1, or are zeros where nothing may be seen."""
-        rows = Padded(len(query), len(query))
+        rows = Padded(len(query))
         return self.look(query, rows.split(self.key(key), self.head_dim), valid_lens, rows)
 
     def look(self, query: Tensor, keys: Tensor, valid_lens: Tensor, layout: Layout) -> Tensor:

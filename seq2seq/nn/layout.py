@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from seq2seq.nn.masks import may_attend
+
 
 class Layout(Protocol):
     """(..., D) below is how a layout's vectors lie."""
@@ -25,13 +27,15 @@ class Layout(Protocol):
 
 
 class Padded(NamedTuple):
-    """(R, N, D): rows of one length; W = R / B neighbours, beams, belong to one sentence.
+    """(R, N, D): rows of one length; W neighbours, beams, belong to one sentence.
 
     To attention the beams of a sentence are one row of W * N.
     """
 
-    rows: int
     sentences: int
+    """B."""
+    width: int = 1
+    """W."""
 
     def tokens(self, x: Tensor) -> Tensor:
         return x
@@ -43,7 +47,7 @@ class Padded(NamedTuple):
 
     def merge(self, heads: Tensor) -> Tensor:
         together = heads.transpose(1, 2).flatten(2)  # (B, W * N, H * E)
-        return together.view(self.rows, -1, together.shape[-1])
+        return together.view(self.sentences * self.width, -1, together.shape[-1])
 
 
 class Unpadded(NamedTuple):
@@ -66,7 +70,7 @@ class Unpadded(NamedTuple):
     @classmethod
     def of(cls, lens: Tensor, width: int, tokens: int, heads: int) -> "Unpadded":
         """Of rows (B, width), `tokens` the sum of their lengths (B,): no device is waited for."""
-        inside = torch.arange(width, device=lens.device) < lens[:, None]  # (B, N)
+        inside = may_attend(lens, width)[:, 0]  # (B, N)
         flat = inside.flatten()
         places = flat.nonzero_static(size=room_for(tokens), fill_value=0)[:, 0]  # (M,)
         vectors = torch.where(flat, flat.cumsum(0) - 1, tokens).view_as(inside)  # (B, N)

@@ -71,7 +71,7 @@ class Transformer(nn.Module):
 
     def encode(self, src: Tensor, src_lens: Tensor, layout: Layout | None = None) -> Tensor:
         """src (B, S), src_lens (B,) -> memory (B, S, D), or as the layout says."""
-        layout = layout or Padded(len(src), len(src))
+        layout = layout or Padded(len(src))
         positions = torch.arange(src.shape[1], device=src.device).expand_as(src)  # (B, S)
         embedded = self.src_embedding(layout.tokens(src))  # (..., D)
         x = embedded + self.src_positions(layout.tokens(positions), src.shape[1])
@@ -95,13 +95,13 @@ class Transformer(nn.Module):
         With a cache, tokens may be decoded step by step; without one, once and all at a time.
         """
         assert cached or width == 1, "beams share a cache"
-        layout, sentences = layout or Padded(len(memory), len(memory)), len(src_lens)
+        sentences = len(src_lens)
+        layout = layout or Padded(sentences)
         layers = []
         for layer in self.decoder:
             assert isinstance(layer, DecoderLayer)
-            keys, values = layer.cross_attention.keys_and_values(
-                memory, memory, layout
-            )  # (B, H, S, E)
+            attention = layer.cross_attention
+            keys, values = attention.keys_and_values(memory, memory, layout)  # (B, H, S, E)
             if not cached:
                 layers.append(LayerState(keys, values, None, None))
                 continue
@@ -124,7 +124,8 @@ class Transformer(nn.Module):
 
         A list `cross_weights` gets what each layer looked at in the source: (B, H, W * T, S).
         """
-        layout = layout or Padded(len(tokens), len(state.memory_lens))
+        lens = state.memory_lens
+        layout = layout or Padded(len(lens), state.width)
         steps = torch.arange(tokens.shape[1], device=tokens.device)
         positions = state.lengths[:, None] + steps  # (R, T)
         after = state.advance(positions)
@@ -133,7 +134,6 @@ class Transformer(nn.Module):
         x = embedded + self.tgt_positions(layout.tokens(positions), after.used)
         x = dropout(x, self.rate if self.training else 0.0)
         for layer, cache in zip(self.decoder, state.layers, strict=True):
-            lens = state.memory_lens
             x = layer(x, cache, positions, visible, after.used, lens, layout, cross_weights)
         return self.decoder_norm(x), after
 

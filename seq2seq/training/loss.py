@@ -50,7 +50,8 @@ class _SlicedLoss(torch.autograd.Function):
         log sum exp(logits) - sum q logits, and its gradient p - q.
         """
         passes, vocab = 2 if r_drop else 1, logits.shape[1]
-        real = logits[: passes * len(wanted)].view(passes, -1, vocab)  # (P, N, V)
+        count = passes * len(wanted)
+        real = logits[:count].view(passes, -1, vocab)  # (P, N, V)
         share = 1 / (passes * unit)  # of a token's loss in what is returned
         size = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
         total = logits.new_zeros((), dtype=torch.float32)
@@ -73,7 +74,7 @@ class _SlicedLoss(torch.autograd.Function):
                     p.add_(apart, alpha=r_drop / 2)
                 part.copy_(p.mul_(share))
         if ctx.needs_input_grad[0]:
-            logits[passes * len(wanted) :] = 0
+            logits[count:] = 0
         ctx.gradient = logits
         return total * share
 

@@ -155,7 +155,7 @@ def test_the_textbooks_shapes(form: AttentionForm) -> None:
     assert five(queries, keys, keys, torch.tensor([3, 2])).shape == (2, 4, 100)
     eight = MultiHeadAttention(d_model=512, heads=8, form=form)
     x, lens = torch.randn(10, 6, 512), torch.full((10,), 6)
-    assert Padded(10, 10).split(eight.query(x), eight.head_dim).shape == (10, 8, 6, 64)
+    assert Padded(10).split(eight.query(x), eight.head_dim).shape == (10, 8, 6, 64)
     assert eight.weights(x, x, lens).shape == (10, 8, 6, 6)
     assert eight(x, x, x, lens).shape == (10, 6, 512)
 
@@ -165,7 +165,7 @@ def test_concatenated_projections_equal_the_projection_by_concatenated_matrices(
     x = torch.randn(B, Q, D)
     matrices = attention.query.weight.split(E)  # W1, W2, ..., each (E, D)
     one_by_one = torch.stack([x @ matrix.T for matrix in matrices], dim=1)  # (B, H, Q, E)
-    torch.testing.assert_close(Padded(B, B).split(attention.query(x), E), one_by_one)
+    torch.testing.assert_close(Padded(B).split(attention.query(x), E), one_by_one)
     torch.testing.assert_close(torch.cat([x @ m.T for m in matrices], dim=-1), attention.query(x))
 
 
@@ -246,7 +246,7 @@ def test_softmax_is_in_fp32_under_bf16_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         weights = attention.weights(query, key, lens)
         q, k = (
-            Padded(B, B).split(f(x), E) for f, x in ((attention.query, query), (attention.key, key))
+            Padded(B).split(f(x), E) for f, x in ((attention.query, query), (attention.key, key))
         )
         scores = (q / E**0.5) @ k.transpose(2, 3)  # (B, H, Q, K)
     assert (weights.dtype, scores.dtype) == (torch.float32, torch.bfloat16)

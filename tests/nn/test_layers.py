@@ -52,7 +52,7 @@ def test_an_encoder_layer_equals_torchs_with_copied_weights(norm: str, activatio
     copy_rest(theirs, ours, ["self_residual", "feed_forward_residual"])
     x, lens = torch.randn(B, S, D), torch.tensor([S, 4, 1])
     expected = theirs(x, src_key_padding_mask=torch.arange(S) >= lens[:, None])
-    torch.testing.assert_close(ours(x, lens, Padded(B, B)), expected)
+    torch.testing.assert_close(ours(x, lens, Padded(B)), expected)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -76,7 +76,7 @@ def test_a_decoder_layer_equals_torchs_with_copied_weights(norm: str, activation
     state = network.start(memory, lens)
     positions = torch.arange(T).expand(B, T)
     torch.testing.assert_close(
-        ours(x, state.layers[0], positions, positions + 1, T, lens, Padded(B, B)), expected
+        ours(x, state.layers[0], positions, positions + 1, T, lens, Padded(B)), expected
     )
 
 

@@ -54,7 +54,7 @@ def test_heads_are_those_of_rows_and_come_back() -> None:
     vectors = torch.cat([rows[mask], torch.randn(len(layout.places) - layout.real, H * E)])
     heads = layout.split(vectors, E)
     assert heads.shape == (B, H, S, E)
-    expected = Padded(B, B).split(rows, E)
+    expected = Padded(B).split(rows, E)
     kept = mask[:, None].expand(B, H, S)
     assert torch.equal(heads[kept], expected[kept])
     back = layout.merge(heads)
@@ -67,7 +67,7 @@ def test_gradients_go_back_to_where_they_came_from() -> None:
     vectors = torch.randn(len(layout.places), H * E, dtype=torch.float64, requires_grad=True)
     weights = torch.randn(B, H, S, E, dtype=torch.float64) * mask[:, None, :, None]
     (found,) = torch.autograd.grad((layout.split(vectors, E) * weights).sum(), vectors)
-    expected = Padded(B, B).merge(weights)[mask]
+    expected = Padded(B).merge(weights)[mask]
     assert torch.equal(found[: layout.real], expected)
     assert not found[layout.real :].any()
 
@@ -77,7 +77,7 @@ def test_gradients_go_back_to_where_they_came_from() -> None:
     (found,) = torch.autograd.grad((layout.merge(heads) * weights).sum(), heads)
     rows = torch.zeros(B, S, H * E, dtype=torch.float64)
     rows[mask] = weights[: layout.real]
-    assert torch.equal(found, Padded(B, B).split(rows, E))
+    assert torch.equal(found, Padded(B).split(rows, E))
 
 
 @every_form
