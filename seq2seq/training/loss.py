@@ -33,7 +33,11 @@ def cross_entropy_sum(
 
 
 class _SlicedLoss(torch.autograd.Function):
-    """Loss and gradient in fp32, a slice of tokens at a time, in the logits' own memory."""
+    """Loss and gradient in fp32, a slice of tokens at a time, in the logits' own memory.
+
+    Half precision has no room for a gradient that is divided before a loss scale multiplies it, so
+    there both are done in one, at the end.
+    """
 
     @staticmethod
     def forward(
@@ -53,6 +57,7 @@ class _SlicedLoss(torch.autograd.Function):
         count = passes * len(wanted)
         real = logits[:count].view(passes, -1, vocab)  # (P, N, V)
         share = 1 / (passes * unit)  # of a token's loss in what is returned
+        at_once = logits.dtype != torch.float16
         size = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
         total = logits.new_zeros((), dtype=torch.float32)
         on, off = 1 - label_smoothing, label_smoothing / vocab  # q is off everywhere, plus on
@@ -72,10 +77,10 @@ class _SlicedLoss(torch.autograd.Function):
                 p.sub_(off).scatter_add_(-1, gold, torch.full_like(loss, -on))
                 if apart is not None:
                     p.add_(apart, alpha=r_drop / 2)
-                part.copy_(p.mul_(share))
+                part.copy_(p.mul_(share) if at_once else p)
         if ctx.needs_input_grad[0]:
             logits[count:] = 0
-        ctx.gradient = logits
+        ctx.gradient, ctx.factor = logits, 1.0 if at_once else share
         return total * share
 
     @staticmethod
@@ -83,6 +88,7 @@ class _SlicedLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         own, ctx.gradient = ctx.gradient, None
         assert own is not None, "the gradient is computed once, and used up"
+        gradient = gradient * ctx.factor
         # A pass over the largest tensor, which a CPU may leave out; a GPU would be waited for.
         if gradient.device.type != "cpu" or gradient.numpy() != 1:
             own.mul_(gradient)

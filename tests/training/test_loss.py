@@ -77,6 +77,21 @@ def test_a_unit_divides_value_and_gradient(alpha: float) -> None:
     torch.testing.assert_close(torch.autograd.grad(divided, logits)[0], expected)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_half_precision_loses_no_small_gradient_to_the_unit(alpha: float) -> None:
+    """What label smoothing teaches a token is 1e-5 of a unit of 4,096: far below fp16's least."""
+    scale, unit, vocab = 2.0**16, 4096.0, 4000
+    exact = torch.randn(2 * N if alpha else N, vocab).half().float().requires_grad_()
+    (expected,) = torch.autograd.grad(cross_entropy_sum(exact + 0, WANTED, 0.1, alpha), exact)
+    logits = exact.detach().half().requires_grad_()
+    loss = cross_entropy_sum(logits + 0, WANTED, 0.1, alpha, unit)
+    (gradient,) = torch.autograd.grad(loss * scale, logits)
+    assert gradient.isfinite().all()
+    torch.testing.assert_close(
+        gradient.float(), expected * (scale / unit), rtol=2e-3, atol=2e-6 * scale / unit
+    )
+
+
 def test_the_gradient_is_there_once() -> None:
     logits = torch.randn(2, V, requires_grad=True)
     loss = cross_entropy_sum(logits, torch.tensor([4, 5]))
