@@ -18,7 +18,7 @@ from seq2seq.config import PAD_ID, ModelConfig
 class TokenEmbedding(nn.Module):
     """A row of the table per token, times sqrt(D) if asked (Vaswani et al. 2017, section 3.4).
 
-    forward: tokens (B, N) -> (B, N, D)
+    forward: tokens (...) -> (..., D)
     The padding row is zero and stays zero: no gradient reaches it, not even through a tied output
     projection, so that a decoder may start from it and an export may rely on it.
     """
@@ -53,7 +53,8 @@ class SinusoidalPositions(nn.Module):
     """sin(p / 10000^(2i/D)) and its cosine (Vaswani et al. 2017, section 3.5).
 
     As two halves, [sin | cos], which is the order that Marian and CTranslate2 know.
-    The table is derived, not learned: it grows on demand, so no sentence is too long.
+    The table is derived, not learned: it grows on demand, so no sentence is too long. A network
+    that is compiled, which would be again for a table that has grown, computes what it needs.
     """
 
     table: Tensor
@@ -64,6 +65,8 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(256, config.d_model), persistent=False)
 
     def forward(self, positions: Tensor, end: int) -> Tensor:
+        if torch.compiler.is_compiling():
+            return sinusoids_at(positions, self.d_model)
         table = self.table  # which another thread may replace
         if end > len(table):
             self.table = table = sinusoids(2 * end, self.d_model).to(table)
@@ -94,6 +97,12 @@ POSITIONS: dict[str, Callable[[ModelConfig], nn.Module]] = {
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """-> (length, D) in fp32, from position 0."""
-    rates = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))  # (D / 2,)
-    angles = torch.arange(length)[:, None] * rates  # (length, D / 2)
-    return torch.cat([angles.sin(), angles.cos()], dim=1)
+    return sinusoids_at(torch.arange(length), d_model)
+
+
+def sinusoids_at(positions: Tensor, d_model: int) -> Tensor:
+    """positions (...) -> (..., D) in fp32."""
+    steps = torch.arange(0, d_model, 2, device=positions.device)
+    rates = torch.exp(steps * (-math.log(10000.0) / d_model))  # (D / 2,)
+    angles = positions[..., None] * rates  # (..., D / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)

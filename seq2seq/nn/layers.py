@@ -31,7 +31,7 @@ def lowered(x: Tensor) -> Tensor:
 class FeedForward(nn.Module):
     """Two matrices with an activation between (Vaswani et al. 2017, eq. 2).
 
-    forward: (B, N, D) -> (B, N, D)
+    forward: (..., D) -> (..., D)
     With swiglu a third matrix gates the inner vector (Shazeer 2020, eq. 6).
     """
 
@@ -44,17 +44,17 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(config.ff_dim, config.d_model, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.activation(self.inner(x))  # (B, N, F)
+        inner = self.activation(self.inner(x))  # (..., F)
         if self.gate is not None:
             inner = inner * self.gate(x)
-        out: Tensor = self.outer(dropout(inner, self.rate if self.training else 0.0))  # (B, N, D)
+        out: Tensor = self.outer(dropout(inner, self.rate if self.training else 0.0))  # (..., D)
         return out
 
 
 class Residual(nn.Module):
     """x + f(norm(x)), or norm(x + f(x)) with post-norm; dropout on what f gives.
 
-    forward: x (B, N, D), f: (B, N, D) -> (B, N, D), gives (B, N, D)
+    forward: x (..., D), f: (..., D) -> (..., D), gives (..., D)
     """
 
     def __init__(self, config: ModelConfig, rate: float) -> None:

@@ -24,7 +24,7 @@ def check_lengths(network: Transformer, data: CorpusDataModule) -> None:
     if limit is not None and longest > limit:
         raise SentenceError(
             f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
-            f"what fills up to a multiple of 8 counted, but model.max_positions={limit}; raise "
+            f"what fills up to a multiple of 4 counted, but model.max_positions={limit}; raise "
             f"it, or lower data.max_length for training."
         )
 

@@ -1,4 +1,4 @@
-"""How fast a run is, and how much of its work is padding."""
+"""How fast a run is, and which share of the positions of its batches is padding."""
 
 import time
 from collections.abc import Iterable

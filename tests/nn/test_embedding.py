@@ -68,6 +68,22 @@ def test_a_table_that_another_thread_replaces_meanwhile_is_no_harm() -> None:
     torch.testing.assert_close(found, sinusoids(900, D))
 
 
+def test_a_table_that_grows_outside_or_is_too_short_compiles_no_graph_anew() -> None:
+    graphs = []
+
+    def backend(graph: Callable[..., object], inputs: object) -> Callable[..., object]:
+        graphs.append(graph)
+        return graph
+
+    positions = SinusoidalPositions(CONFIG)
+    compiled = torch.compile(positions, dynamic=True, backend=backend)
+    for end in (9, 1000, 8):
+        found = compiled(torch.arange(2 * end).view(2, end) % end, end)
+        torch.testing.assert_close(found, sinusoids(end, D).expand(2, -1, -1))
+        positions(torch.arange(3 * end), 3 * end)
+    assert len(graphs) == 1
+
+
 def test_a_grown_table_keeps_its_type_and_is_not_stored() -> None:
     positions = SinusoidalPositions(CONFIG).to(torch.bfloat16)
     assert positions(torch.arange(600), 600).dtype == torch.bfloat16
