@@ -48,7 +48,7 @@ class LayerState:
         return self.keys[:, :, :used].flatten(2, 3), self.values[:, :, :used].flatten(2, 3)
 
     def select(self, count: int, places: Tensor, sentences: Tensor) -> "LayerState":
-        """Go on with `count` sentences: those at `places` (C,) are what was at `sentences` (C,)."""
+        """Go on with `count` sentences: those at `places` (I,) are what was at `sentences` (I,)."""
         assert self.keys is not None, "without a cache there is nothing to select"
         assert self.values is not None
         kept = []

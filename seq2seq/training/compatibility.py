@@ -8,7 +8,7 @@ from seq2seq.config import ModelConfig, cannot_share
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
-from seq2seq.training.datamodule import CorpusDataModule
+from seq2seq.training.datamodule import GPU_MULTIPLE, CorpusDataModule
 
 
 def check_tie(config: ModelConfig, data: CorpusDataModule) -> None:
@@ -24,8 +24,8 @@ def check_lengths(network: Transformer, data: CorpusDataModule) -> None:
     if limit is not None and longest > limit:
         raise SentenceError(
             f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
-            f"what fills up to a multiple of 4 counted, but model.max_positions={limit}; raise "
-            f"it, or lower data.max_length for training."
+            f"what fills up to a multiple of {GPU_MULTIPLE} counted, but "
+            f"model.max_positions={limit}; raise it, or lower data.max_length for training."
         )
 
 

@@ -29,6 +29,10 @@ from seq2seq.model_folder import find_model, load_subwords
 from seq2seq.provenance import Corpus, Role
 from seq2seq.text.subwords import Subwords
 
+GPU_MULTIPLE = 4
+"""Of which lengths of training batches are on a GPU: it gets fewer shapes to have memory and
+kernels for. With eights, a fifth of batches of short sentences is padding."""
+
 
 class CorpusDataModule(pl.LightningDataModule):
     """The settings `data.*`.
@@ -229,9 +233,8 @@ class CorpusDataModule(pl.LightningDataModule):
 
     @property
     def _multiple(self) -> int:
-        """Lengths of training batches are multiples of this: fewer shapes for a GPU to have memory
-        and kernels for. With eights, a fifth of batches of short sentences is padding."""
-        return 4 if self._on_gpu else 1
+        """Lengths of training batches are multiples of this."""
+        return GPU_MULTIPLE if self._on_gpu else 1
 
     def _text_loader(self, name: str) -> DataLoader[TextBatch]:
         pairs = self.texts[name]

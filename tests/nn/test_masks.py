@@ -1,12 +1,12 @@
 """Lengths become masks, and masked softmax looks at nothing else."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from oracle import B, K, Q
 from torch import Tensor
+from torch._dynamo.testing import CompileCounter
 
 from seq2seq.nn.masks import VECTOR, masked_softmax, may_attend, repeat_per_head
 
@@ -86,17 +86,12 @@ def test_few_keys_get_the_exact_softmax_and_its_gradient(keys: int) -> None:
 
 
 def test_few_keys_and_many_are_one_compiled_graph() -> None:
-    graphs = []
-
-    def backend(graph: Callable[..., object], inputs: object) -> Callable[..., object]:
-        graphs.append(graph)
-        return graph
-
-    compiled = torch.compile(masked_softmax, dynamic=True, backend=backend)
+    graphs = CompileCounter()
+    compiled = torch.compile(masked_softmax, dynamic=True, backend=graphs)
     for keys in (VECTOR - 1, 2 * VECTOR):
         scores, allowed = torch.randn(B, Q, keys), may_attend(torch.tensor([keys, 3]), keys)
         torch.testing.assert_close(compiled(scores, allowed), masked_softmax(scores, allowed))
-    assert len(graphs) == 1
+    assert graphs.frame_count == 1
 
 
 @pytest.mark.parametrize("low", [-1e5, -1e7, -1e30])
