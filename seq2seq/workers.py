@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
@@ -100,6 +101,8 @@ class _Worker:
 
 def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> None:
     """The other side: say the engine's max_length, then answer until nobody asks any more."""
+    # The end of the first process ends this one with SIGTERM: leave as always, scratch removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     keep_freed_memory()
     torch.set_num_threads(threads)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,6 +173,24 @@ def test_a_worker_that_dies_while_it_answers_is_told_as_well(
     monkeypatch.setattr(worker.connection, "recv", late)
     with pytest.raises(ConfigError, match=r"a worker process has died \(exit code -9\)"):
         worker.ask("search", [Request(range(8, 2_000_000))], SearchConfig())
+
+
+class Exporting(Obedient):
+    """Needs a folder for as long as it is there."""
+
+    def __init__(self, there: Path) -> None:
+        self.scratch = tempfile.TemporaryDirectory(dir=there)
+
+
+def test_a_worker_that_is_terminated_as_at_the_end_of_the_first_process_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    worker = _Worker(partial(Exporting, tmp_path), 1)
+    worker.receive()
+    assert len(list(tmp_path.iterdir())) == 1
+    worker.process.terminate()
+    worker.process.join(PATIENCE)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from seq2seq.data.output import write, writing
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.evaluation.seeds import SeedScores, score_seeds
-from seq2seq.evaluation.significance import SURE, check_seed
+from seq2seq.evaluation.significance import SURE, check_seed, refuse_too_many
 from seq2seq.reports.experiment_page import html_page
 
 SIGNALS = signal.SIGINT, signal.SIGTERM
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what is not done yet, report on what is; 1 if something failed."""
     at_least("--resamples", args.resamples, 1)
     check_seed()
-    trials = plan(args.configs, args.seeds, args.output)
+    trials = plan(args.configs, args.seeds, args.output, args.resamples)
     failed, status = dict[Trial, str](), 0
     for trial in trials:
         status = work(trial)
@@ -184,10 +184,13 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Trial]:
+def plan(
+    configs: Sequence[Path], seeds: Sequence[int], output: Path, resamples: int
+) -> list[Trial]:
     """All trials; a test whose scores are gone is to be done again. A configuration that cannot be
     read, has no test set that can be, means another one than the configurations before it by the
-    same name, or has changed since one of its trainings began, is an error."""
+    same name, or has changed since one of its trainings began, is an error, and so is a test set
+    too large for so many resamples."""
     names = [config.stem for config in configs]
     if len(set(names)) < len(names):
         raise ConfigError(
@@ -195,7 +198,8 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
         )
     for config in configs:
         if not config.is_file():
-            raise ConfigError(f"CONFIG {config} does not exist; expected a YAML file.")
+            what = "is no file" if config.exists() else "does not exist"
+            raise ConfigError(f"CONFIG {config} {what}; expected a YAML file.")
     for config in configs:
         kept = output / config.stem / "config.yaml"
         changed = kept.exists() and kept.read_bytes() != config.read_bytes()
@@ -221,6 +225,8 @@ def plan(configs: Sequence[Path], seeds: Sequence[int], output: Path) -> list[Tr
                 first, same = known.setdefault(name, (str(config), found))
                 if not found.may_be(same):
                     raise ConfigError(other_test_set(name, str(config), first))
+    for _, test_set in known.values():
+        refuse_too_many(resamples, len(test_set.references))
     for config in configs:
         kept = output / config.stem / "config.yaml"
         with writing(f"--output {output}"):
@@ -240,20 +246,29 @@ def test_sets(config: Path) -> dict[str, TestSet]:
     if parsed.returncode:
         *_, said = parsed.stderr.strip().splitlines() or [f"status {parsed.returncode}"]
         raise ConfigError(f"CONFIG {config}: {said.removeprefix('error: ')}")
-    data = yaml.safe_load(parsed.stdout)["data"]
+    settings = yaml.safe_load(parsed.stdout)
+    data = settings["data"]
     if not data["test"]:
         raise ConfigError(
             f"CONFIG {config}: data.test is not set; name a test set there: "
             f"data: {{test: {{NAME: {{src: FILE, tgt: FILE}}}}}}."
         )
     languages = {side: data[side] for side in ("src_lang", "tgt_lang")}
+    if settings["init_from"] is not None:  # which says what the configuration leaves open
+        from seq2seq.model_folder import find_model, read_description
+
+        try:
+            origin = read_description(find_model(settings["init_from"]))
+        except UserError as error:
+            raise ConfigError(f"CONFIG {config}: init_from: {error}") from None
+        languages = {side: code or getattr(origin, side) for side, code in languages.items()}
     found = {}
     for name, files in data["test"].items():
         try:
             references = [pair.tgt for pair in stream_pairs(CorpusFiles(**files), **languages)]
         except UserError as error:
             raise ConfigError(f"CONFIG {config}: data.test.{name}: {error}") from None
-        found[str(name)] = TestSet(data["tgt_lang"], references)
+        found[str(name)] = TestSet(languages["tgt_lang"], references)
     return found
 
 

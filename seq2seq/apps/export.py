@@ -7,6 +7,7 @@ greedy translations differ is wrong: it is not kept, and the status is 1.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     at_least("--check", args.check, 0)
     text = _text(args.check_src, args.check_tgt)
     check_new(args.output)
-    check_writable(args.output.parent)
+    place = Path(os.path.realpath(args.output))  # a link stays one
+    check_writable(place.parent)
     keep_freed_memory()
     from seq2seq.interop.targets import export
     from seq2seq.model_facts import load_provenance
@@ -62,22 +64,28 @@ def run(args: argparse.Namespace) -> int:
         load_model(args.model),
         provenance=with_command(known, "export", args.model, *words, args.output),
     )
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=args.output.parent, prefix=".exporting-") as scratch:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    told = list[str]()
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".exporting-") as scratch:
         exported = export(saved, args.to, Path(scratch) / "model", args.quantize)
+        kept = True
         if args.check:
             examples = _examples(text, args.check, exported)
             agreement = _compare(args.to, saved, exported, examples)
             sizes = [_size(folder) for folder in (find_model(args.model), exported.folder)]
-            print(*report(agreement, examples, exported, sizes), sep="\n")
-            if args.quantize is None and not agreement.equal:
-                print(
-                    f"error: {args.to} does not say what {args.model} says, so {args.output} is "
-                    f"not written; please report it.",
-                    file=sys.stderr,
-                )
-                return 1
-        exported.folder.replace(args.output)
+            told += report(agreement, examples, exported, sizes)
+            kept = args.quantize is not None or agreement.equal
+        if kept:  # moved before anything is told: whoever listens may leave
+            exported.folder.replace(place)
+    for line in told:
+        print(line)
+    if not kept:
+        print(
+            f"error: {args.to} does not say what {args.model} says, so {args.output} is not "
+            f"written; please report it.",
+            file=sys.stderr,
+        )
+        return 1
     print(f"{args.output}: {args.to}, {exported.about.quantization}")
     return 0
 

@@ -73,22 +73,27 @@ def made_with(
     that are read, and all flags but the `free` ones."""
     from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model
 
-    told, others = dict[str, str](), getattr(args, "ensemble", ())
     models = {"MODEL": args.model}
+    others = getattr(args, "ensemble", ())
     models |= {f"--ensemble {number}": path for number, path in enumerate(others, start=1)}
     if getattr(args, "rerank", None) is not None:
         models["--rerank"] = args.rerank
-    for model, path in models.items():
-        weights = Path(path) / EXPORTED
-        if not weights.is_file():
-            weights = find_model(path) / WEIGHTS
-        told[model] = str(weights.resolve())
-        told[f"{model} written at"] = str(weights.stat().st_mtime_ns)
+    decisive = dict[str, Path]()
+    for name, path in models.items():
+        exported = Path(path) / EXPORTED
+        decisive[name] = exported if exported.is_file() else find_model(path) / WEIGHTS
+    if getattr(args, "glossary", None) is not None:
+        decisive["--glossary"] = Path(args.glossary)
+    told = dict[str, str]()
+    for name, file in decisive.items():
+        told[name] = str(file.resolve())
+        if file.exists():  # or else whoever reads it says so
+            told[f"{name} written at"] = str(file.stat().st_mtime_ns)
     for name, path in inputs.items():
         told[name.upper()] = "standard input" if path is None else str(Path(path).resolve())
     flags = (
         vars(args).keys()
-        - {"model", "ensemble", "rerank", "output", "resume"}
+        - {"model", "ensemble", "rerank", "glossary", "output", "resume"}
         - inputs.keys()
         - free
     )

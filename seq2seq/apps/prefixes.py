@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice, zip_longest
 
 from seq2seq.apps.rows import Line
-from seq2seq.data.lines import is_pipe, read_lines
+from seq2seq.data.lines import read_lines
 from seq2seq.errors import CorpusError
 from seq2seq.text.normalize import clean
 
@@ -23,17 +23,3 @@ def begun_with(path: str, lines: Iterable[Line], source: str, skipped: int) -> I
             )
         begun = line.sentence if not clean(prefix) else replace(line.sentence, prefix=prefix)
         yield line._replace(sentence=begun)
-
-
-def check_aligned(path: str, source: str) -> None:
-    """CorpusError unless two files have as many lines; before hours of translation, not after.
-
-    Of a pipe that is only known at its end."""
-    if is_pipe(path) or is_pipe(source):
-        return
-    counts = [sum(1 for _ in read_lines(each)) for each in (path, source)]
-    if counts[0] != counts[1]:
-        raise CorpusError(
-            f"{path} has {counts[0]} lines but {source} has {counts[1]}; line n of one must begin "
-            f"the translation of line n of the other."
-        )

@@ -34,6 +34,7 @@ from seq2seq.apps.rows import (
 )
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.data.lines import check_aligned
 from seq2seq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> None:
     at_least("--batch-tokens", args.batch_tokens, 1)
     check_output_flags(args, [args.src, args.tgt])
     files = CorpusFiles(src=args.src, tgt=args.tgt)
+    check_aligned(args.tgt, args.src)
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
     keep_freed_memory()
     # torch is imported only after the arguments are known to be right.

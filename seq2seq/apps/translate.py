@@ -37,12 +37,12 @@ from seq2seq.apps.output_flags import (
     opened,
     output_format,
 )
-from seq2seq.apps.prefixes import begun_with, check_aligned
+from seq2seq.apps.prefixes import begun_with
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
 from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags, check_term_flags
 from seq2seq.config import at_least
-from seq2seq.data.lines import decode_lines, is_pipe, open_bytes, read_lines
+from seq2seq.data.lines import check_aligned, decode_lines, is_pipe, open_bytes, read_lines
 from seq2seq.data.output import Output, check_output, write
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.reports.drawing import check_drawing

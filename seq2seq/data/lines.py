@@ -108,6 +108,20 @@ def read_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str]:
         yield from decode_lines(file, str(path), errors=errors)
 
 
+def check_aligned(one: str, other: str) -> None:
+    """CorpusError unless two files have as many lines; before hours of work, not after.
+
+    Of a pipe that is only known at its end."""
+    if is_pipe(one) or is_pipe(other):
+        return
+    counts = [sum(1 for _ in read_lines(path)) for path in (one, other)]
+    if counts[0] != counts[1]:
+        raise CorpusError(
+            f"{one} has {counts[0]} lines but {other} has {counts[1]}; line n of one must belong "
+            f"to line n of the other."
+        )
+
+
 def decode_lines(lines: Iterable[bytes], name: str, *, errors: Errors = "strict") -> Iterator[str]:
     """Lines as a binary file yields them -> text; `name` is told in errors.
 

@@ -72,7 +72,7 @@ def compare(
         check_lines(hypotheses, references)
     if not resamples:
         return _scores_alone(systems, references, target_lang, metrics, lowercase)
-    _refuse_too_many(resamples, len(references[0]), ", or 0 for scores without intervals")
+    refuse_too_many(resamples, len(references[0]), ", or 0 for scores without intervals")
     if lowercase:  # also where lines that differ are counted
         systems = {name: [line.lower() for line in lines] for name, lines in systems.items()}
     return _tested(
@@ -103,7 +103,7 @@ def compare_seeds(
     for translations in systems.values():
         for hypotheses in translations:
             check_lines(hypotheses, references)
-    _refuse_too_many(resamples, len(references[0]))
+    refuse_too_many(resamples, len(references[0]))
     pooled = {name: Pooled(each) for name, each in new_metrics(metrics, target_lang).items()}
     by_sentence = [(name, list(zip(*each, strict=True))) for name, each in systems.items()]
     return _tested(by_sentence, references, pooled, "bootstrap", resamples)
@@ -217,7 +217,8 @@ def check_seed() -> None:
         )
 
 
-def _refuse_too_many(resamples: int, lines: int, otherwise: str = "") -> None:
+def refuse_too_many(resamples: int, lines: int, otherwise: str = "") -> None:
+    """Raise ConfigError where resamples of so many lines would need too much memory."""
     if resamples * lines > MOST_LINES:
         gigabytes = resamples * lines * BYTES / 1e9
         raise ConfigError(

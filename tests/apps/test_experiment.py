@@ -7,10 +7,13 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
+from test_export import save_tiny_model
 
 from seq2seq.apps import experiment
 from seq2seq.cli import main
+from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import bleu
+from seq2seq.evaluation.significance import MOST_LINES
 
 TEST_SETS = experiment.test_sets
 REFERENCES = [f"line {n} of the test set" for n in range(12)]
@@ -225,6 +228,40 @@ def test_every_configuration_is_read_before_anything_runs(
     assert ("deep" in error) == ("deep" in text)
 
 
+@pytest.mark.usefixtures("commands")
+def test_languages_that_a_configuration_leaves_open_are_those_of_its_origin() -> None:
+    save_tiny_model(Path("origin"))  # English to German
+    for language, text in (("en", "one\n"), ("de", "eins\n"), ("fr", "un\n")):
+        Path(f"stem.{language}").write_text(text)
+    given = Path("base.yaml")
+    given.write_text("{init_from: origin, data: {test: {set: {path: stem}}}}")
+    assert TEST_SETS(given) == {"set": experiment.TestSet("de", ["eins"])}
+    given.write_text("{init_from: origin, data: {tgt_lang: fr, test: {set: {path: stem}}}}")
+    assert TEST_SETS(given) == {"set": experiment.TestSet("fr", ["un"])}
+    given.write_text("{init_from: nowhere, data: {test: {set: {path: stem}}}}")
+    with pytest.raises(ConfigError, match="init_from: nowhere does not exist"):
+        TEST_SETS(given)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_more_resamples_than_memory_has_room_for_are_refused_before_anything_runs(
+    commands: FakeCommands,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    trained: bool,
+) -> None:
+    monkeypatch.setattr(
+        experiment, "test_sets", lambda config: {"set": experiment.TestSet("de", REFERENCES)}
+    )
+    if trained:
+        assert call("--seeds", "1") == 0
+        commands.seen.clear()
+    most = MOST_LINES // len(REFERENCES)
+    assert call("--seeds", "1,2", "--resamples", str(most + 1)) == 2
+    assert f"use at most {most}." in capsys.readouterr().err
+    assert commands.seen == []
+
+
 def test_without_a_score_of_the_first_configuration_nothing_is_compared(
     commands: FakeCommands, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -349,6 +386,7 @@ def test_test_sets_of_one_name_must_be_the_same(
         (["base.yaml", "--seeds", "1,one"], "'1,one' is no list of different seeds"),
         (["base.yaml", "--seeds", "1,1"], "'1,1' is no list of different seeds"),
         (["none.yaml"], "CONFIG none.yaml does not exist"),
+        (["."], "CONFIG . is no file"),
         (["base.yaml", "x/base.yaml"], "CONFIG base.yaml x/base.yaml: two have the same name"),
         (["base.yaml", "--output", "good.yaml"], "--output good.yaml cannot be written"),
         (["base.yaml", "--resamples", "0"], "resamples=0"),

@@ -1,5 +1,7 @@
 """What `seq2seq export` prints and writes, and what it refuses."""
 
+import io
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,32 @@ def test_only_an_empty_folder_is_written_into(capsys: pytest.CaptureFixture[str]
     assert "out is there already" in error_of(capsys, "out")
     assert "dev.en is there already" in error_of(capsys, "dev.en")
     assert "dev.en/x/y cannot be written: Not a directory." in error_of(capsys, "dev.en/x/y")
+
+
+@needs_library
+def test_a_link_to_an_empty_folder_stays_one() -> None:
+    Path("there").mkdir()
+    Path("out").symlink_to("there", target_is_directory=True)
+    assert main(["export", "run", "--to", "ctranslate2", "out", "--check", "1"]) == 0
+    assert Path("out").is_symlink()
+    assert main(["translate", "--engine", "ctranslate2", "there", "dev.en"]) == 0
+
+
+@needs_library
+def test_an_export_is_kept_though_nobody_listens_to_the_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            return own.fileno()
+
+    with open("own", "w") as own:
+        monkeypatch.setattr(sys, "stdout", Closed())
+        assert main(["export", "run", "--to", "ctranslate2", "out", "--check", "1"]) == 1
+    assert (Path("out") / "model.bin").is_file()
 
 
 def test_obstacles_are_one_line_with_all_of_them(

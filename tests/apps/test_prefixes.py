@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.apps.mbr import chooser, weights
-from seq2seq.apps.prefixes import begun_with, check_aligned
+from seq2seq.apps.prefixes import begun_with
 from seq2seq.apps.rows import Line, read_json, read_text
 from seq2seq.config import Sampling, SearchConfig
 from seq2seq.errors import CorpusError
@@ -54,15 +54,6 @@ def test_a_stream_that_does_not_fit_is_told_after_what_does(
     with pytest.raises(CorpusError, match=told):
         found.extend(begun_with(prefixes, lines(*"abcd"[:count]), "standard input", skipped))
     assert len(found) == min(count, 3 - skipped)
-
-
-def test_files_that_do_not_fit_are_told_with_both_counts(prefixes: str, tmp_path: Path) -> None:
-    source = tmp_path / "test.en"
-    source.write_text("a\nb\nc\n")
-    check_aligned(prefixes, str(source))
-    source.write_text("a\nb\n")
-    with pytest.raises(CorpusError, match=r"begin\.de has 3 lines but \S+test\.en has 2; line n"):
-        check_aligned(prefixes, str(source))
 
 
 def test_samples_weigh_the_same_in_minimum_bayes_risk() -> None:

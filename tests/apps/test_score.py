@@ -129,7 +129,7 @@ def test_packed_files_are_read(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("run src short", "short has 4 lines but src has 5; line n of one must translate"),
+        ("run src short", "short has 4 lines but src has 5; line n of one must belong"),
         ("run none tgt", "none does not exist"),
         ("run blank blank", "blank and blank: the corpus is empty"),
         ("none src tgt", "none does not exist; expected a model folder"),

@@ -220,6 +220,24 @@ def test_resume_with_another_model_of_the_other_direction_is_refused(
     assert len((here / "out").read_text().splitlines()) == 2
 
 
+def test_resume_with_a_glossary_that_has_changed_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terms, command = here / "terms", ["--output", "out", "--glossary"]
+    terms.write_text("kare\tmino\n")
+    (here / "in").write_bytes(b"kare\n\xff\n")
+    assert translate(*command, "terms") == 2
+    (here / "in").write_bytes(b"kare\nmino\n")
+    (here / "same").symlink_to("terms")
+    before = terms.stat()
+    terms.write_text("kare\ttosu\n")
+    os.utime(terms, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert translate(*command, "terms", "--resume") == 2
+    assert "begun with --glossary written at " in capsys.readouterr().err
+    os.utime(terms, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert translate(*command, "same", "--resume") == 0
+
+
 def test_resume_does_not_draw_other_sentences_for_the_first_ones(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

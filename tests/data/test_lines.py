@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from seq2seq.data.lines import decode_lines, read_lines, refuse_pipe
+from seq2seq.data.lines import check_aligned, decode_lines, read_lines, refuse_pipe
 from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
 
@@ -140,3 +140,19 @@ def test_where_a_file_is_read_twice_a_pipe_is_refused_before_it_is_opened(tmp_pa
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CorpusError, match="pipe is a pipe; it is read twice"):
         digest_of(tmp_path / "pipe", tmp_path / "cache")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_files_that_must_be_aligned_have_as_many_lines_and_a_pipe_is_not_opened(
+    tmp_path: Path,
+) -> None:
+    one = written(tmp_path / "one.en", "a", "", "b")
+    other = written(tmp_path / "other.de", "x", "y", "z", end="")
+    check_aligned(one, other)
+    for name, lines in (("fewer", ["a", "b"]), ("more", ["a"] * 4)):
+        path = written(tmp_path / name, *lines)
+        with pytest.raises(CorpusError, match=rf"{name} has {len(lines)} lines but .*en has 3;"):
+            check_aligned(path, one)
+    os.mkfifo(tmp_path / "pipe")
+    check_aligned(str(tmp_path / "pipe"), one)
+    check_aligned(one, str(tmp_path / "pipe"))
