@@ -9,7 +9,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -23,6 +23,7 @@ from seq2seq.errors import SentenceError
 from seq2seq.memory import attempt
 
 Asked = ParamSpec("Asked")
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 BatchSearch = Callable[[Sequence[Request]], list[list[Hypothesis]]]
 
@@ -90,6 +91,25 @@ def searchers(parallel: int) -> CallersThread | OwnThreads:
     return OwnThreads(parallel) if parallel else CallersThread()
 
 
+def ahead(
+    pool: CallersThread | OwnThreads, work: Callable[[Item], Answer], items: Iterable[Item]
+) -> Generator[Answer, None, None]:
+    """What `work` makes of each item, in order. While an answer is looked at, every thread of the
+    pool has an item that it works on and one that comes next."""
+    running: deque[Future[Answer]] = deque()
+    try:
+        for item in items:
+            running.append(pool.submit(work, item))
+            if len(running) > 2 * pool.parallel:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
+        wait(running)
+
+
 class Pipeline:
     """Searches lines in batches of up to `batch_tokens` padded source tokens, a batch in each
     thread of the pool, or one after the other in the caller's.
@@ -108,32 +128,24 @@ class Pipeline:
         If `lines` ends with an error, that error comes after all that came before it.
         """
         waiting: deque[Line] = deque()
-        running: deque[Future[None]] = deque()
         errors: list[Exception] = []
-        search = with_autocast_of_caller(self.search)
-        try:
-            for window in windows(_until_error(lines, errors), WINDOW_BATCHES * self.batch_tokens):
-                waiting.extend(window)
-                pieces = [
-                    Piece(each, place) for each in window for place in range(len(each.pieces))
-                ]
-                lengths = [piece.length for piece in pieces]
-                for indices in batches(lengths, self._budget(lengths)):
-                    batch = [pieces[index] for index in indices]
-                    if running and len(running) >= 2 * self.pool.parallel:  # one searched, one next
-                        running.popleft().result()
-                    running.append(self.pool.submit(self._answer, batch, search))
-                    yield from _taken_finished(waiting)
-                yield from _taken_finished(waiting)  # a window of blank lines has no batch
-            while running:
-                running.popleft().result()
+        answer = partial(self._answer, with_autocast_of_caller(self.search))
+        batches = self._batches(_until_error(lines, errors), waiting)
+        with closing(ahead(self.pool, answer, batches)) as answered:
+            for _ in answered:
                 yield from _taken_finished(waiting)
-        finally:
-            for future in running:
-                future.cancel()
-            wait(running)
         for error in errors:
             raise error
+
+    def _batches(self, lines: Iterable[Line], waiting: deque[Line]) -> Iterator[list[Piece]]:
+        """What is searched together, of each window in turn, whose lines wait from now on. A window
+        of blank lines has an empty batch: its lines are finished."""
+        for window in windows(lines, WINDOW_BATCHES * self.batch_tokens):
+            waiting.extend(window)
+            pieces = [Piece(each, place) for each in window for place in range(len(each.pieces))]
+            lengths = [piece.length for piece in pieces]
+            for indices in batches(lengths, self._budget(lengths)) if pieces else [[]]:
+                yield [pieces[index] for index in indices]
 
     def _budget(self, lengths: Sequence[int]) -> int:
         """Source tokens of a batch, so that all who search have as much to do."""
@@ -142,8 +154,8 @@ class Pipeline:
         even = -(-total // count) + max(lengths, default=0)  # batches end between sentences
         return min(self.batch_tokens, even)
 
-    def _answer(self, batch: list[Piece], search: BatchSearch) -> None:
-        parts = [batch]
+    def _answer(self, search: BatchSearch, batch: list[Piece]) -> None:
+        parts = [batch] if batch else []
         while parts:
             part = parts.pop()
             if padded_tokens(part) <= self.batch_tokens or len(part) == 1:

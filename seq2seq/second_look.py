@@ -7,7 +7,7 @@ subwords of the search that are looked at.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from seq2seq.decoding.alignment import Links, align
 from seq2seq.engine import Engine, asked, check_length, check_list
 from seq2seq.errors import SentenceError
 from seq2seq.memory import attempt
-from seq2seq.pipeline import with_autocast_of_caller
+from seq2seq.pipeline import CallersThread, OwnThreads, ahead, with_autocast_of_caller
 from seq2seq.text.normalize import shortened
 from seq2seq.text.subwords import Subwords
 from seq2seq.translation import BLANK, Translation
@@ -64,7 +64,7 @@ class SecondLook:
     def __init__(
         self,
         engine: Engine,
-        pool: Executor,
+        pool: CallersThread | OwnThreads,
         src_subwords: Subwords,
         tgt_subwords: Subwords,
         batch_tokens: int,
@@ -145,25 +145,25 @@ class SecondLook:
         """The index of each pair and what was seen, as soon as it is: attention maps are large."""
         look = with_autocast_of_caller(asked(self.engine, question))
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(src, tgt, strict=True)]
-        for batch in batches(lengths, self.batch_tokens):
-            yield from self._seen(look, batch, src, tgt)
+        see = partial(self._see, look, src, tgt)
+        with closing(ahead(self.pool, see, batches(lengths, self.batch_tokens))) as batches_seen:
+            for seen in batches_seen:
+                yield from seen
 
-    def _seen(
-        self, look: Look, batch: Sequence[int], src: Sequence[Ids], tgt: Sequence[Ids]
-    ) -> Iterator[tuple[int, Tensor]]:
+    def _see(
+        self, look: Look, src: Sequence[Ids], tgt: Sequence[Ids], batch: Sequence[int]
+    ) -> list[tuple[int, Tensor]]:
         """The same of one batch, in halves if memory does not suffice for the whole."""
-        whole = partial(look, [src[i] for i in batch], [tgt[i] for i in batch])
-        seen = self.pool.submit(attempt, whole).result()
+        seen = attempt(partial(look, [src[i] for i in batch], [tgt[i] for i in batch]))
         if seen is not None:
-            yield from zip(batch, seen, strict=True)
-        elif len(batch) > 1:
-            middle = (len(batch) + 1) // 2
-            for part in (batch[:middle], batch[middle:]):
-                yield from self._seen(look, part, src, tgt)
-        else:
+            return list(zip(batch, seen, strict=True))
+        if len(batch) == 1:
             (alone,) = batch
             raise SentenceError(
                 f"{shortened(self.src_subwords.decode(src[alone]))!r}: its {len(src[alone]) + 1} "
                 f"subwords and the {len(tgt[alone]) + 1} of its translation alone do not fit into "
                 f"memory; shorten or split it."
             )
+        middle = (len(batch) + 1) // 2
+        halves = batch[:middle], batch[middle:]
+        return [each for half in halves for each in self._see(look, src, tgt, half)]

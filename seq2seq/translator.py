@@ -122,28 +122,17 @@ class Translator:
         made = make() if workers == 1 else WorkersEngine(make, workers)
         return cls(made, src, tgt, config, batch_tokens, max_length=max_length, too_long=too_long)
 
-    def translate(
-        self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
-    ) -> list[str]:
+    def translate(self, sentences: Sequence[str | Sentence]) -> list[str]:
         """The best translation of each sentence; one str as `sentences` is a SentenceError."""
-        best = self.with_config(replace(self.config, n_best=1)).n_best(sentences, progress)
+        best = self.with_config(replace(self.config, n_best=1)).n_best(sentences)
         return [translations[0].text for translations in best]
 
-    def n_best(
-        self, sentences: Sequence[str | Sentence], progress: Callable[[int], object] | None = None
-    ) -> list[list[Translation]]:
+    def n_best(self, sentences: Sequence[str | Sentence]) -> list[list[Translation]]:
         """`config.n_best` translations of each sentence, best first, or, if the search found fewer,
         those. The n-th of a sentence that was split joins the n-th best of its pieces, whose score
         as a whole may be above that of the one before.
-
-        `progress` is called with the number of sentences that have just been finished.
         """
-        results = []
-        for translations in self.stream(sentences):
-            results.append(translations)
-            if progress is not None:
-                progress(1)
-        return results
+        return list(self.stream(sentences))
 
     def stream(
         self, sentences: Iterable[str | Sentence], first: int = 1

@@ -2,6 +2,7 @@
 
 import math
 import re
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,9 @@ from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.translation import BLANK, Translation
 from seq2seq.translator import Translator
+
+PATIENCE = 60
+"""Seconds that batches wait for each other."""
 
 
 def translator_of(network: Any, **options: Any) -> Translator:
@@ -64,6 +68,23 @@ def test_the_score_of_each_token_is_that_of_the_pair_alone(
         assert each.log_probs == pytest.approx(expected.tolist(), abs=1e-5)
         assert each.tokens == [*subwords().pieces(tgt), "</s>"]
         assert each.total == pytest.approx(float(expected.sum()), abs=1e-4)
+
+
+def test_as_many_batches_are_looked_at_at_once_as_the_engine_allows() -> None:
+    together = threading.Barrier(2)
+
+    class Meeting(NativeEngine):
+        parallel = 2
+
+        def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+            together.wait(PATIENCE)
+            return super().log_probs(src, tgt)
+
+    translator = Translator(Meeting(random_network()), subwords(), subwords(), batch_tokens=1)
+    said = TEXTS[10:18]
+    found = [each.total for each in translator.score(TEXTS[:8], said)]
+    expected = [each.total for each in random_translator().score(TEXTS[:8], said)]
+    assert found == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_no_search_can_say_has_no_probability_and_others_no_more_for_it() -> None:

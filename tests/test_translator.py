@@ -419,13 +419,6 @@ def test_a_prefix_begins_the_first_piece_alone() -> None:
     assert best.text == f"{first} {second}"
 
 
-def test_progress_is_told_of_every_sentence_once() -> None:
-    told: list[int] = []
-    random_translator(batch_tokens=20).translate(LINES, told.append)
-    assert sum(told) == len(LINES)
-    assert len(told) > 3
-
-
 def test_another_search_leaves_the_translator_as_it_was() -> None:
     translator = random_translator(SearchConfig(beam=2))
     other = translator.with_config(SearchConfig(beam=4, n_best=4))

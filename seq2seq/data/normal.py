@@ -9,7 +9,7 @@ from typing import Literal
 
 from seq2seq.data.corpus import Pair
 from seq2seq.text.normalize import clean
-from seq2seq.text.scripts import JAPANESE, UNSPACED, scripts_in, scripts_of_language
+from seq2seq.text.scripts import JAPANESE, mostly_unspaced, scripts_in, scripts_of_language
 from seq2seq.text.trigrams import TwoLanguages
 
 LEAST_SHARE = 0.05
@@ -102,10 +102,9 @@ def _side(texts: Sequence[str], language: str) -> Side:
     for text in texts:
         letters.update(scripts_in(text))
     scripts = scripts_of_language(language) or _main(letters)
-    unspaced = sum(letters[script] for script in UNSPACED) * 2 > letters.total()
     return Side(
         scripts=scripts,
-        unit="characters" if unspaced and not _has_words(texts) else "words",
+        unit="characters" if mostly_unspaced(letters) and not _has_words(texts) else "words",
     )
 
 

@@ -9,6 +9,7 @@ from seq2seq.evaluation.differences import Differences, differences
 from seq2seq.evaluation.metrics import new_bleu
 from seq2seq.evaluation.significance import SURE, SystemScore, compare, how_tested
 from seq2seq.evaluation.words import Found, scored_words, word_scores
+from seq2seq.text.scripts import mostly_unspaced, scripts_in
 
 RARE = 10
 """A word is rare that was seen less often in training."""
@@ -155,10 +156,9 @@ def compare_in_depth(
 
 def measured(lines: Sequence[str]) -> tuple[list[int], str]:
     """The length of each line, and its unit: characters where words are not spaced."""
-    words = [len(line.split()) for line in lines]
-    if sum(words) < 2 * len(lines):
+    if mostly_unspaced(scripts_in("".join(lines))):
         return [len(line.strip()) for line in lines], "characters"
-    return words, "words"
+    return [len(line.split()) for line in lines], "words"
 
 
 def by_length(lengths: Sequence[int], number: int = 5) -> dict[str, list[int]]:

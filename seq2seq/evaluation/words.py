@@ -8,11 +8,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from seq2seq.evaluation.metrics import new_bleu
+from seq2seq.text.words import in_words
 
 BANDS = (1, 2, 10, 100, 1000)
 """Where the bands of frequency begin; below the first are words that were never seen."""
-UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-"""Scripts without spaces between words, as the names of their letters begin."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +95,9 @@ def _kind(index: int, letter: str) -> tuple[str, int]:
     """Neighbours of one kind are one token; an unspaced letter has no neighbours."""
     if letter.isspace():
         return "space", 0
-    if unicodedata.category(letter)[0] in "PS":
+    category = unicodedata.category(letter)[0]
+    if category in "PS":
         return "punctuation", 0
-    if unicodedata.name(letter, "").startswith(UNSPACED):
+    if category in "LMN" and not in_words(letter):
         return "unspaced", index
     return "word", 0

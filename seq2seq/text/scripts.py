@@ -93,3 +93,8 @@ def scripts_in(text: str) -> Counter[str]:
         if script := script_of(character):
             counts[script] += count
     return counts
+
+
+def mostly_unspaced(letters: Counter[str]) -> bool:
+    """Whether most letters, counted by script, are of scripts without spaces between words."""
+    return sum(letters[script] for script in UNSPACED) * 2 > letters.total()

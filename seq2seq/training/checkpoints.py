@@ -4,7 +4,7 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -213,18 +213,31 @@ def _read(path: Path, model: SavedModel) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict) or "model_config" not in content:
         raise ConfigError(f"{path} is no checkpoint of seq2seq; use another.")
-    for name, there in content["model_config"].items():
-        here = getattr(model.network.config, name, None)
-        if here != there:
-            raise ConfigError(
-                f"{path} has model.{name}={there}, but the model has {here}; only checkpoints of "
-                f"one architecture can be averaged."
-            )
-    if content.get("subwords", model.fingerprints) != model.fingerprints:
+    if difference := differing_setting(model, content):
+        raise ConfigError(
+            f"{path} has another architecture: {difference} there; only checkpoints of one can be "
+            f"averaged."
+        )
+    if not same_subwords(model, content):
         raise ConfigError(
             f"{path} was trained with other subwords than the model's; its weights mean others."
         )
     return dict(content)
+
+
+def same_subwords(model: SavedModel, checkpoint: Mapping[str, Any]) -> bool:
+    """As far as the checkpoint says."""
+    found: bool = checkpoint.get("subwords", model.fingerprints) == model.fingerprints
+    return found
+
+
+def differing_setting(model: SavedModel, checkpoint: Mapping[str, Any]) -> str | None:
+    """The first setting of the architecture that is another one in the checkpoint, in words."""
+    for name, there in checkpoint["model_config"].items():
+        here = getattr(model.network.config, name, None)
+        if here != there:
+            return f"model.{name}={here} differs from {there}"
+    return None
 
 
 def is_complete(path: Path) -> bool:

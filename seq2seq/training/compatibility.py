@@ -8,6 +8,7 @@ from seq2seq.config import ModelConfig, cannot_share
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
+from seq2seq.training.checkpoints import differing_setting, same_subwords
 from seq2seq.training.datamodule import GPU_MULTIPLE, CorpusDataModule
 
 
@@ -47,15 +48,13 @@ def identity(model: SavedModel) -> dict[str, Any]:
 
 def check_checkpoint(model: SavedModel, checkpoint: Mapping[str, Any]) -> None:
     """The checkpoint is one of this model."""
-    if checkpoint.get("subwords", model.fingerprints) != model.fingerprints:
+    if not same_subwords(model, checkpoint):
         raise ConfigError(
             "the subwords differ from the checkpoint's: data.train, data.subwords or the version "
             "of SentencePiece has changed; restore it, or start a new run with --init_from."
         )
-    for name, there in checkpoint["model_config"].items():
-        here = getattr(model.network.config, name, None)
-        if here != there:
-            raise ConfigError(
-                f"model.{name}={here} differs from {there} in the checkpoint; an architecture "
-                f"cannot change: restore the setting, or start a new run."
-            )
+    if difference := differing_setting(model, checkpoint):
+        raise ConfigError(
+            f"{difference} in the checkpoint; an architecture cannot change: restore the setting, "
+            f"or start a new run."
+        )

@@ -73,12 +73,11 @@ class Health(Callback):
         batch: Any,
         batch_index: int,
     ) -> None:
-        stepped = (batch_index + 1) % trainer.accumulate_grad_batches == 0
-        if stepped and trainer.global_step % trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+        assert isinstance(module, TranslationModule)
+        if module.is_logged(batch_index):
             self._look_at_gradients(trainer, module)
 
-    def _look_at_gradients(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        assert isinstance(module, TranslationModule)
+    def _look_at_gradients(self, trainer: pl.Trainer, module: TranslationModule) -> None:
         if not module.grad_norms:
             return
         norms = torch.stack(list(module.grad_norms)).tolist()
@@ -126,6 +125,7 @@ class Health(Callback):
     # -- validation
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        assert isinstance(module, TranslationModule)
         self._look_at_gradients(trainer, module)
         self._restart()
 

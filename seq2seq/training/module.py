@@ -282,13 +282,17 @@ class TranslationModule(pl.LightningModule):
         self.log("lr", torch.tensor(optimizer.param_groups[0]["lr"]))
 
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
-        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        stepped = (batch_index + 1) % self.trainer.accumulate_grad_batches == 0
-        if stepped and self.global_step % every == 0:
+        if self.is_logged(batch_index):
             rate, padding = self.throughput.measured()
             self.log("tokens_per_second", rate * self.trainer.world_size)
             self.log("padding", padding)
             self.throughput.restart()
+
+    def is_logged(self, batch_index: int) -> bool:
+        """Whether the batch ends a step, and one after which numbers are logged."""
+        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        stepped = (batch_index + 1) % self.trainer.accumulate_grad_batches == 0
+        return stepped and self.global_step % every == 0
 
     # -- checkpoints
 

@@ -41,6 +41,8 @@ def test_every_sentence_is_in_one_group_of_lengths(lengths: list[int]) -> None:
 def test_lengths_are_words_or_characters_where_words_are_not_spaced() -> None:
     assert measured(["a bc d", "e f"]) == ([3, 2], "words")
     assert measured(["我们今天去学校。", " 好 "]) == ([8, 1], "characters")
+    assert measured(["ฉัน ไป โรงเรียน"]) == ([15], "characters")  # spaces part clauses there
+    assert measured(["no", "word", "Taxi 電話"]) == ([1, 1, 2], "words")
 
 
 def test_groups_of_rare_words_count_them_in_each_line() -> None:
@@ -135,6 +137,7 @@ def test_unspaced_scripts_differ_by_characters_and_words_keep_their_marks() -> N
         [("我", "same"), ("今", "wrong"), ("天去", "same")],
         [("我", "same"), ("明", "right"), ("天去", "same")],
     )
+    assert [token.text for token in tokens("བོད་ﾃﾚﾋﾞ")] == ["བ", "ོ", "ད", "་", *"ﾃﾚﾋﾞ"]
     assert [token.text for token in tokens("हिन्दी, it's 3.5")] == [
         "हिन्दी", ",", "it", "'", "s", "3", ".", "5",
     ]  # fmt: skip

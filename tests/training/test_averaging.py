@@ -163,7 +163,7 @@ def other_subwords(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (another_architecture, "model.ff_dim=16, but the model has 12"),
+        (another_architecture, "has another architecture: model.ff_dim=12 differs from 16 there"),
         (other_subwords, "other subwords than the model's"),
         (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged or no checkpoint"),
         (lambda path: torch.save({"weights": 1}, path), "is no checkpoint of seq2seq"),
