@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import BOS_ID, Dropout, ModelConfig, SubwordConfig, SubwordSampling
@@ -29,8 +28,10 @@ from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import PairStore, store_of, write_store
 from seq2seq.data.vocabulary import subwords_of
+from seq2seq.nn.layout import Unpadded
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords
+from seq2seq.training.loss import cross_entropy_sum
 
 VOCABULARY = SubwordConfig(src_vocab_size=8000, tgt_vocab_size=8000)
 
@@ -123,12 +124,12 @@ def in_new_process(function: Any, *arguments: Any) -> Any:
 
 
 def waiting(loader: ResumableLoader, vocab_size: int) -> float:
-    """Share of the time of training steps of the Multi30k model that goes into the batch: of 30, or
-    of those of the second time that batches are made together."""
+    """Share of the time of training steps of the speed benchmark's model that goes into the batch:
+    of 30, or of those of the second time that batches are made together."""
     together = loader.sampler.together
     begin, steps = (5, 30) if together == 1 else (together, together)
     config = ModelConfig(src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
-    network = Transformer(config, rates=Dropout(residual=0.2)).train()
+    network = Transformer(config, rates=Dropout()).train()
     optimizer = torch.optim.AdamW(network.parameters(), fused=True)
     batches = iter(loader)
     waited = total = 0.0
@@ -138,10 +139,13 @@ def waiting(loader: ResumableLoader, vocab_size: int) -> float:
         got = time.perf_counter()
         optimizer.zero_grad()
         for batch in parts:
+            src = Unpadded.of(batch.src_lens, batch.src.shape[1], batch.src_tokens, config.heads)
+            tgt = Unpadded.of(batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens, config.heads)
             with torch.autocast("cpu", torch.bfloat16):
-                hidden = network(batch.src, batch.src_lens, batch.tgt_in)
-                logits = network.project(hidden).flatten(0, 1)
-            F.cross_entropy(logits, batch.tgt_out.flatten(), label_smoothing=0.1).backward()
+                hidden = network(batch.src, batch.src_lens, batch.tgt_in, src, tgt)
+                logits = network.project(hidden)
+            wanted = tgt.tokens(batch.tgt_out)
+            cross_entropy_sum(logits, wanted, label_smoothing=0.1, unit=batch.tokens).backward()
         optimizer.step()
         if step >= begin:
             waited, total = waited + got - since, total + time.perf_counter() - since
