@@ -1,0 +1,98 @@
+"""All that a step computes is computed where the network is, and no value of it is waited for.
+
+Torch's meta device is one oracle: it takes the branches that a CPU does not, refuses most tensors of
+another device, and has no values that could be asked for. On a GPU torch itself says who waits.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from networks import H, build, every_form, every_variant
+from torch import Tensor
+
+from seq2seq.config import AttentionForm, Dropout
+from seq2seq.data.batch import Batch, make_batch, twice
+from seq2seq.nn.layout import Unpadded
+from seq2seq.nn.transformer import Transformer
+from seq2seq.training.loss import cross_entropy_sum
+
+META = torch.device("meta")
+every_loss = pytest.mark.parametrize("r_drop", [0.0, 3.0])
+
+
+def some_batch(network: Transformer, r_drop: float) -> Batch:
+    batch = make_batch([[5, 6, 7], [8]], [[5, 6], [7, 8, 9, 10]], network.config.start_id, 4)
+    return twice(batch) if r_drop else batch
+
+
+def learn(network: Transformer, batch: Batch, r_drop: float) -> Tensor:
+    src = Unpadded.of(batch.src_lens, batch.src.shape[1], batch.src_tokens, H)
+    tgt = Unpadded.of(batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens, H)
+    logits = network.project(network(batch.src, batch.src_lens, batch.tgt_in, src, tgt))
+    wanted = tgt.tokens(batch.tgt_out)[: batch.tokens // (2 if r_drop else 1)]
+    loss = cross_entropy_sum(logits, wanted, 0.1, r_drop, batch.tokens)
+    loss.backward()
+    return loss.detach()
+
+
+@pytest.fixture
+def _without_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch has none for the meta device, and says so with an error."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
+
+
+@every_form
+@every_variant
+@every_loss
+@pytest.mark.usefixtures("_without_autocast")
+def test_a_training_step_stays_on_the_device(
+    settings: dict[str, Any], form: AttentionForm, r_drop: float
+) -> None:
+    rates = Dropout(residual=0.1, attention=0.1, activation=0.1)
+    network = build(settings, form, training=True, rates=rates).to(META)
+    loss = learn(network, some_batch(network, r_drop).to(META), r_drop)
+    gradients = [parameter.grad for parameter in network.parameters()]
+    assert {each.device for each in (loss, *gradients) if each is not None} == {META}
+
+
+@every_form
+@every_variant
+@pytest.mark.usefixtures("_without_autocast")
+def test_what_a_search_asks_of_the_network_stays_on_the_device(
+    settings: dict[str, Any], form: AttentionForm
+) -> None:
+    network = build(settings, form, training=False).to(META)
+    batch = make_batch([[5, 6, 7], [8]], [[5], [7]], network.config.start_id).to(META)
+    with torch.no_grad():
+        memory = network.encode(batch.src, batch.src_lens)
+        state = network.start(memory, batch.src_lens, width=2, cached=True)
+        words = batch.tgt_in[:, :1].repeat_interleave(2, dim=0)
+        for _ in range(2):
+            hidden, state = network.decode(words, state)
+            state = state.select([1, 0], torch.zeros(2, 2, dtype=torch.int64, device=META))
+    assert (network.project(hidden).device, len(hidden)) == (META, 4)
+
+
+@pytest.mark.gpu
+@every_form
+@every_variant
+@every_loss
+def test_a_gpu_learns_what_a_cpu_does_and_is_not_waited_for(
+    settings: dict[str, Any], form: AttentionForm, r_drop: float
+) -> None:
+    network = build(settings, form, training=True)
+    batch = some_batch(network, r_drop)
+    there, moved = deepcopy(network).to("cuda"), batch.to(torch.device("cuda"))
+    expected = learn(network, batch, r_drop)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = learn(there, moved, r_drop)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(found.cpu(), expected)
+    for one, other in zip(there.parameters(), network.parameters(), strict=True):
+        if other.grad is not None:
+            assert one.grad is not None
+            torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-4, atol=1e-5)
