@@ -1,7 +1,7 @@
 """All that a step computes is computed where the network is, and no value of it is waited for.
 
-Torch's meta device is one oracle: it takes the branches that a CPU does not, refuses most tensors of
-another device, and has no values that could be asked for. On a GPU torch itself says who waits.
+Torch's meta device is one oracle: it takes the branches that a CPU does not, refuses most tensors
+of another device, and has no values that could be asked for. On a GPU torch says who waits.
 """
 
 from copy import deepcopy
