@@ -301,8 +301,9 @@ def _fit_callbacks(
     best = KeptCheckpoints(folder, BEST, "val_bleu", recipe.keep_best)
     patience = Patience(recipe.patience)
     stored = BestModelFolder(run / "model", record)
-    branch = Branch(folder, [stored, patience, best, last])
-    watch = [Reach(), Health(), Samples(run / "samples.txt")]
+    health = Health()
+    branch = Branch(folder, [stored, patience, best, last, health])
+    watch = [Reach(), health, Samples(run / "samples.txt")]
     ema = None if recipe.ema is None else ExponentialMovingAverage(recipe.ema)
     choice = ModelChoice(run / "candidates.jsonl", stored, last, best, ema)
     averages = [] if ema is None else [ema]
@@ -330,7 +331,7 @@ def _quiet_lightning() -> None:
         ".*smaller than the logging interval.*",
         ".*Checkpoint directory .* exists and is not empty.*",  # so it is when a run goes on
         r".*isinstance\(treespec, LeafSpec\).*",
-        ".*recommended to use `self.log.*sync_dist=True`.*",  # what is logged is of all processes
+        ".*recommended to use `self.log.*sync_dist=True`.*",  # they are of all
     ):
         warnings.filterwarnings("ignore", pattern)
 

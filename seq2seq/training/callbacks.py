@@ -161,12 +161,12 @@ class Patience(EarlyStopping):
 
 
 class Branch(Callback):
-    """A run that begins at a checkpoint of another one chooses its model anew: what was best there
-    is none of its own."""
+    """A run that begins at a checkpoint of another one chooses its model anew, and warns anew: what
+    was best there, and what was told, is none of its own."""
 
-    def __init__(self, checkpoints: Path, choosing: Sequence[Callback]) -> None:
-        """`checkpoints` is the run's folder of them; `choosing` remember what was best."""
-        self.checkpoints, self.choosing = checkpoints, choosing
+    def __init__(self, checkpoints: Path, own: Sequence[Callback]) -> None:
+        """`checkpoints` is the run's folder of them; `own` remember what is of a run alone."""
+        self.checkpoints, self.own = checkpoints, own
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -174,9 +174,9 @@ class Branch(Callback):
         states, path = checkpoint["callbacks"], trainer.ckpt_path
         assert path is not None
         if not is_in(self.checkpoints, path):
-            for callback in self.choosing:
+            for callback in self.own:
                 states.pop(callback.state_key, None)
-        elif any(callback.state_key not in states for callback in self.choosing):
+        elif any(callback.state_key not in states for callback in self.own):
             raise ConfigError(
                 f"ckpt_path={path} is of an older version, which kept its best checkpoints "
                 f"otherwise; begin another --run with it."

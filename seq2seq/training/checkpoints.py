@@ -131,7 +131,7 @@ class KeptCheckpoints(ModelCheckpoint):
 
 
 def last_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of the last validations, oldest first."""
+    """The newest checkpoints but the best ones, oldest first: of validations and of clean stops."""
     return sorted((run / FOLDER).glob("step=*.ckpt"), key=step_of)
 
 

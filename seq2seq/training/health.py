@@ -1,7 +1,7 @@
 """Watches a training, and says in plain words what goes wrong while there is time to stop it."""
 
 import math
-from collections import deque
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -13,6 +13,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from seq2seq.data.dataset import TextBatch
 from seq2seq.data.glance import glance
 from seq2seq.errors import TrainingError
+from seq2seq.training.checkpoints import last_checkpoints
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import gathered
 from seq2seq.training.symptoms import (
@@ -44,7 +45,9 @@ class Health(Callback):
         self.told: dict[str, int] = {}
         """Symptom -> its grade when it was told."""
         self.validations = 0
-        self._usual: deque[float] = deque(maxlen=20)
+        self._usual: list[float] = []
+        """The median norm at each look."""
+        self._overlap_seen = False
         self._skipped = self._in_a_row = 0
         self._restart()
 
@@ -56,10 +59,14 @@ class Health(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
-        self._tell(trainer, no_learning_rate(module.recipe, trainer.estimated_stepping_batches))
+        rate = no_learning_rate(module.recipe, trainer.estimated_stepping_batches)
+        if rate is not None:
+            self.told.pop(rate.name, None)  # it is of the settings, which each session may change
+        self._tell(trainer, rate)
         data = module.data
         validation = data.texts.get("validation")
-        if validation and trainer.global_step == 0 and trainer.is_global_zero:
+        seen, self._overlap_seen = self._overlap_seen, True
+        if validation and not seen and trainer.is_global_zero:
             found = glance(validation, data.stores, LOOKED_AT)
             self._tell(trainer, overlapping_validation(found, len(validation)))
 
@@ -97,7 +104,7 @@ class Health(Callback):
             self._usual.append(median(finite))
 
     def _stop_if_hopeless(self, trainer: pl.Trainer, module: TranslationModule) -> None:
-        """Before a checkpoint is written: the last step was skipped."""
+        """Before anything is written, or after a step that was skipped."""
         broken = not all(weights.isfinite().all() for weights in module.network.parameters())
         if not broken and self._in_a_row < IN_A_ROW:
             return
@@ -107,10 +114,12 @@ class Health(Callback):
             else f"the last {self._in_a_row} steps were skipped, for their loss or gradients were "
             f"not finite (NaN or infinity)"
         )
+        go_on = "There is no checkpoint yet. Start anew"
+        if last_checkpoints(Path(trainer.default_root_dir)):
+            go_on = "The checkpoints are sound. Go on with --ckpt_path last, or start anew"
         raise TrainingError(
-            f"stopped at step {trainer.global_step}: {why}. The checkpoints are sound. Go on with "
-            f"--ckpt_path last, or start anew, and {calmer(module.recipe)}; with trainer.precision="
-            f"16-mixed take bf16-mixed or 32-true; {INSPECT}."
+            f"stopped at step {trainer.global_step}: {why}. {go_on}, and {calmer(module.recipe)}; "
+            f"with trainer.precision=16-mixed take bf16-mixed or 32-true; {INSPECT}."
         )
 
     def on_save_checkpoint(
@@ -127,6 +136,7 @@ class Health(Callback):
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
         self._look_at_gradients(trainer, module)
+        self._stop_if_hopeless(trainer, module)
         self._restart()
 
     def on_validation_batch_end(
@@ -178,10 +188,12 @@ class Health(Callback):
             "told": self.told,
             "validations": self.validations,
             "skipped": self._skipped,
-            "usual": list(self._usual),
+            "usual": self._usual,
+            "overlap_seen": self._overlap_seen,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.told, self.validations = state_dict["told"], state_dict["validations"]
         self._skipped = state_dict.get("skipped", 0)  # older checkpoints have none
-        self._usual.extend(state_dict.get("usual", []))
+        self._usual = list(state_dict.get("usual", []))
+        self._overlap_seen = state_dict.get("overlap_seen", True)

@@ -84,8 +84,8 @@ class TranslationModule(pl.LightningModule):
         self.parts = Parts()
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""
-        self.step_tokens = 0
-        """Target tokens of this process in the step so far."""
+        self.step_tokens, self.step_loss = 0, torch.zeros(())
+        """Target tokens of this process in the step so far, and their loss in `_loss_unit`."""
 
     # -- the network
 
@@ -175,19 +175,23 @@ class TranslationModule(pl.LightningModule):
             self._learn([batch.to(self.device)])
         self.zero_grad()
 
+    def on_train_batch_start(self, parts: list[Batch], batch_index: int) -> None:
+        # What loggers call the step. Lightning counts it apart from the steps, and one short where
+        # a run goes on from a checkpoint after which no validation is due.
+        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.global_step
+
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
         """Computes the gradients itself, part by part; what it returns has none left to compute."""
         accumulated = self.trainer.accumulate_grad_batches
         if batch_index % accumulated == 0:
             self.zero_grad()
-            self.step_tokens = 0
+            self.step_tokens, self.step_loss = 0, torch.zeros((), device=self.device)
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
         torch.manual_seed(draw % 2**63)
         total = self._learn(parts)
-        tokens = sum(part.tokens for part in parts)
-        self.step_tokens += tokens
+        self.step_tokens += sum(part.tokens for part in parts)
+        self.step_loss += total
         self.throughput.count(parts)
-        self.log("loss", total * self._loss_unit / tokens)
         if not isinstance(self.trainer.strategy.model, DistributedDataParallel):
             return total.requires_grad_()
         # The gradients of all processes are averaged when each parameter has got this zero.
@@ -260,15 +264,18 @@ class TranslationModule(pl.LightningModule):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Make the gradients those of the loss per target token of the step, of all its
-        micro-batches and processes; clip by the norm of all and log it. No step is taken where it
-        is not finite."""
+        micro-batches and processes; clip by the norm of all and log both. No step is taken where
+        the norm is not finite."""
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
             scaler.unscale_(optimizer)
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        tokens = torch.full((), self.step_tokens, device=self.device)  # waits for nothing
+        own = torch.full_like(self.step_loss, self.step_tokens)  # waits for nothing
+        whole = torch.stack([self.step_loss, own])
         if self.trainer.world_size > 1:  # Lightning's own reduction waits for the device
-            torch.distributed.all_reduce(tokens)
+            torch.distributed.all_reduce(whole)
+        loss, tokens = whole
+        self.log("loss", loss * self._loss_unit / tokens)
         # Lightning has averaged over processes.
         scale = self._loss_unit * self.trainer.world_size / tokens
         norm = torch.nn.utils.get_total_norm(gradients) * scale

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import planted_faults
@@ -21,6 +22,7 @@ from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.model_folder import load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.checkpoints import step_of
+from seq2seq.training.health import Health
 from seq2seq.training.optimizer import optimizer_of
 from seq2seq.training.recipe import Recipe
 from seq2seq.translator import Translator
@@ -125,6 +127,43 @@ def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
     assert all(value.isfinite().all() for value in load_model("run").network.parameters())
 
 
+@pytest.mark.parametrize(
+    ("fault", "changes", "step"),
+    [
+        (planted("BrokenWeights", step=4), {}, 4),
+        (planted("WildGradients", since=0), {"trainer__val_check_interval": 30}, 20),
+    ],
+)
+def test_what_breaks_before_the_first_validation_leaves_no_model(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    fault: str,
+    changes: dict[str, object],
+    step: int,
+) -> None:
+    assert run("fit", *with_faults(fault, trainer__max_steps=40, **changes)) == 2
+    error = capsys.readouterr().err
+    assert f"stopped at step {step}: " in error
+    assert "There is no checkpoint yet. Start anew, and " in error
+    assert not (corpus / "run/model").exists()
+    assert run("fit", *settings()) == 0
+
+
+def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) -> None:
+    health, module = Health(), SimpleNamespace(grad_norms=[], recipe=Recipe())
+    trainer: Any = SimpleNamespace(gradient_clip_val=1.0, precision_plugin=None, global_step=0)
+    for look in range(200):  # tenfold in 40 looks
+        module.grad_norms += [torch.tensor(10 ** (look / 40))] * 3
+        health._look_at_gradients(trainer, module)  # type: ignore[arg-type]
+        trainer.global_step += 3
+    told = re.findall(r"step (\d+): the gradient norm went up to (\S+), .* is (\S+);", log.text)
+    (step, worst, usual), *_ = told
+    assert int(step) < 3 * 120
+    assert float(worst) == pytest.approx(20 * float(usual), rel=0.1)
+    assert len(told) > 1, "again where it is ten times worse"
+
+
 def test_broken_weights_are_in_no_checkpoint_of_a_run_without_validation(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +199,21 @@ def test_a_rate_of_zero_and_a_copied_validation_set_are_told_before_the_first_st
     log.clear()
     assert run("fit", *settings(), "--ckpt_path", "last") == 0
     assert "validation pairs" not in log.text, "told when the run began"
+    other = settings(run="other", trainer__max_steps=10)
+    assert run("fit", *other, "--ckpt_path", "run/checkpoints/step=4.ckpt") == 0
+    assert "step 4: 20 of 20 validation pairs" in log.text, "a run of its own"
+
+
+@pytest.mark.parametrize("end", [{}, {"trainer__max_steps": -1, "trainer__max_epochs": 1}])
+def test_a_warm_up_longer_than_the_run_is_told_in_each_session(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture, end: dict[str, object]
+) -> None:
+    assert run("fit", *settings(training__warmup_steps=500, **end)) == 0
+    assert "step 0: training.warmup_steps=500 is more than the" in log.text
+    log.clear()
+    again = settings(training__warmup_steps=400, trainer__max_steps=50)
+    assert run("fit", *again, "--ckpt_path", "last") == 0
+    assert "training.warmup_steps=400 is more than the 50 steps" in log.text
 
 
 def test_a_decoder_that_ignores_its_source_and_repeats_itself_is_told_once_it_is_not_early(

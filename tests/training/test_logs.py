@@ -43,6 +43,19 @@ def test_the_log_of_a_resumed_run_is_that_of_one_that_never_stopped(corpus: Path
     assert list(whole["val_bleu"]) == list(whole["val_ppl"]) == [4, 8, 12]
 
 
+def test_more_steps_than_a_run_was_to_have_are_logged_as_what_they_are(
+    corpus: Path, run: Run
+) -> None:
+    """It ended with a validation that no interval asked for."""
+    assert run("fit", *settings(run="whole", trainer__max_steps=16)) == 0
+    assert run("fit", *settings(run="parts", trainer__max_steps=10)) == 0
+    assert run("fit", *settings(run="parts", trainer__max_steps=16), "--ckpt_path", "last") == 0
+    whole, parts = read_log(Path("whole")), read_log(Path("parts"))
+    assert parts["loss"] == whole["loss"]
+    assert list(parts["val_bleu"]) == [4, 8, 10, 12, 16]
+    assert [parts["val_bleu"][step] for step in (4, 8, 12, 16)] == [*whole["val_bleu"].values()]
+
+
 def test_a_later_version_wins_from_its_first_step_on(tmp_path: Path) -> None:
     write_version(tmp_path, 0, losses(range(9, 100, 10), 0))  # steps 10, 20 ... 100
     write_version(tmp_path, 1, losses(range(44, 65, 5), 100))  # 45, 50 ... 65

@@ -26,6 +26,7 @@ from seq2seq.training import throughput
 from seq2seq.training.checkpoints import AtomicCheckpointIO, step_of
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.parts import positions
 from seq2seq.translator import Translator
 
 
@@ -508,8 +509,16 @@ def test_a_step_in_micro_batches_is_that_of_one_batch(corpus: Path, run: Run) ->
         checkpoint = torch.load(f"{name}/checkpoints/step=3.ckpt", weights_only=True)
         weights.append(checkpoint["state_dict"])
         logged = metrics(corpus / name)
-        norms.append({row["step"]: float(row["grad_norm"]) for row in logged if row["grad_norm"]})
+        norms.append(
+            {
+                (name, row["step"]): float(row[name])
+                for row in logged
+                for name in ("loss", "grad_norm")
+                if row[name]
+            }
+        )
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=1e-5)
+    assert len(norms[0]) == 6
     assert norms[1] == pytest.approx(norms[0], rel=1e-4)
 
 
@@ -705,6 +714,43 @@ def test_a_validation_batch_beyond_the_memory_is_halved_until_it_fits(
     assert halved == pytest.approx(free, rel=1e-5)
     monkeypatch.setattr(TranslationModule, "_whole_validation_loss", no_memory)
     assert run("fit", *settings(run="none")) == 2
+
+
+@pytest.mark.filterwarnings("ignore:out of memory")
+def test_what_fits_is_found_out_before_the_first_step_on_a_gpu(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, step, loss = (
+        TranslationModule.on_train_start,
+        TranslationModule.training_step,
+        TranslationModule._training_loss,
+    )
+    limits: list[int | None] = []
+
+    def on_train_start(self: TranslationModule) -> None:
+        begin(self)
+        self._try_longest()
+        assert all(parameter.grad is None for parameter in self.parameters())
+
+    def training_step(self: TranslationModule, *arguments: Any) -> Tensor:
+        limits.append(self.parts.limit)
+        return step(self, *arguments)
+
+    def tight(self: TranslationModule, batch: Batch, unit: float = 1.0) -> Tensor:
+        if positions(batch) > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss(self, batch, unit)
+
+    for name, patched in (
+        ("on_train_start", on_train_start),
+        ("training_step", training_step),
+        ("_training_loss", tight),
+    ):
+        monkeypatch.setattr(TranslationModule, name, patched)
+    assert run("fit", *settings()) == 0
+    assert len(set(limits)) == 1, "and no step ran out of memory"
+    assert limits[0] is not None
+    assert 50 < limits[0] <= 100
 
 
 def no_memory(*_: object) -> Tensor:
