@@ -30,7 +30,7 @@ FLOORS = {
     "config":       "errors",
     "text":         BASE,
     "nn":           BASE,
-    "evaluation":   BASE,
+    "evaluation":   f"{BASE} text",
     "reports":      BASE,
     "decoding":     BASE,
     "versioned":    "errors",
