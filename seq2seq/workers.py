@@ -103,6 +103,13 @@ def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> 
     """The other side: say the engine's max_length, then answer until nobody asks any more."""
     # The end of the first process ends this one with SIGTERM: leave as always, scratch removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        _answer_all(connection, make, threads)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is leaving
+
+
+def _answer_all(connection: Connection, make: Callable[[], Engine], threads: int) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
