@@ -28,10 +28,9 @@ from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import PairStore, store_of, write_store
 from seq2seq.data.vocabulary import subwords_of
-from seq2seq.nn.layout import Unpadded
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords
-from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.loss import cross_entropy_sum, token_logits
 
 VOCABULARY = SubwordConfig(src_vocab_size=8000, tgt_vocab_size=8000)
 
@@ -139,12 +138,9 @@ def waiting(loader: ResumableLoader, vocab_size: int) -> float:
         got = time.perf_counter()
         optimizer.zero_grad()
         for batch in parts:
-            src = Unpadded.of(batch.src_lens, batch.src.shape[1], batch.src_tokens, config.heads)
-            tgt = Unpadded.of(batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens, config.heads)
             with torch.autocast("cpu", torch.bfloat16):
-                hidden = network(batch.src, batch.src_lens, batch.tgt_in, src, tgt)
-                logits = network.project(hidden)
-            wanted = tgt.tokens(batch.tgt_out)
+                logits, said = token_logits(network, batch)
+            wanted = said[: batch.tokens]
             cross_entropy_sum(logits, wanted, label_smoothing=0.1, unit=batch.tokens).backward()
         optimizer.step()
         if step >= begin:

@@ -9,10 +9,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import torch
 
@@ -23,7 +23,6 @@ from seq2seq.errors import SentenceError
 from seq2seq.memory import attempt
 
 Asked = ParamSpec("Asked")
-Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 BatchSearch = Callable[[Sequence[Request]], list[list[Hypothesis]]]
 
@@ -91,23 +90,33 @@ def searchers(parallel: int) -> CallersThread | OwnThreads:
     return OwnThreads(parallel) if parallel else CallersThread()
 
 
-def ahead(
-    pool: CallersThread | OwnThreads, work: Callable[[Item], Answer], items: Iterable[Item]
-) -> Generator[Answer, None, None]:
-    """What `work` makes of each item, in order. While an answer is looked at, every thread of the
-    pool has an item that it works on and one that comes next."""
-    running: deque[Future[Answer]] = deque()
-    try:
-        for item in items:
-            running.append(pool.submit(work, item))
-            if len(running) > 2 * pool.parallel:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        for future in running:
+class InFlight(Generic[Answer]):
+    """What a pool is asked, answered in order: each of its threads has a question that it works on
+    and one that comes next. At the end what has not begun is dropped, and the rest waited for."""
+
+    def __init__(self, pool: CallersThread | OwnThreads) -> None:
+        self._pool = pool
+        self._running: deque[Future[Answer]] = deque()
+
+    def __enter__(self) -> "InFlight[Answer]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for future in self._running:
             future.cancel()
-        wait(running)
+        wait(self._running)
+
+    def ask(self, work: Callable[..., Answer], *arguments: Any) -> list[Answer]:
+        """The answer that had to be waited for before there was room for one more question."""
+        full = self._running and len(self._running) >= 2 * self._pool.parallel
+        answered = [self._running.popleft().result()] if full else []
+        self._running.append(self._pool.submit(work, *arguments))
+        return answered
+
+    def rest(self) -> Iterator[Answer]:
+        """All other answers."""
+        while self._running:
+            yield self._running.popleft().result()
 
 
 class Pipeline:
@@ -129,23 +138,22 @@ class Pipeline:
         """
         waiting: deque[Line] = deque()
         errors: list[Exception] = []
-        answer = partial(self._answer, with_autocast_of_caller(self.search))
-        batches = self._batches(_until_error(lines, errors), waiting)
-        with closing(ahead(self.pool, answer, batches)) as answered:
-            for _ in answered:
+        search = with_autocast_of_caller(self.search)
+        with InFlight[None](self.pool) as running:
+            for window in windows(_until_error(lines, errors), WINDOW_BATCHES * self.batch_tokens):
+                waiting.extend(window)
+                pieces = [
+                    Piece(each, place) for each in window for place in range(len(each.pieces))
+                ]
+                lengths = [piece.length for piece in pieces]
+                for indices in batches(lengths, self._budget(lengths)):
+                    running.ask(self._answer, [pieces[index] for index in indices], search)
+                    yield from _taken_finished(waiting)
+                yield from _taken_finished(waiting)  # a window of blank lines has no batch
+            for _ in running.rest():
                 yield from _taken_finished(waiting)
         for error in errors:
             raise error
-
-    def _batches(self, lines: Iterable[Line], waiting: deque[Line]) -> Iterator[list[Piece]]:
-        """What is searched together, of each window in turn, whose lines wait from now on. A window
-        of blank lines has an empty batch: its lines are finished."""
-        for window in windows(lines, WINDOW_BATCHES * self.batch_tokens):
-            waiting.extend(window)
-            pieces = [Piece(each, place) for each in window for place in range(len(each.pieces))]
-            lengths = [piece.length for piece in pieces]
-            for indices in batches(lengths, self._budget(lengths)) if pieces else [[]]:
-                yield [pieces[index] for index in indices]
 
     def _budget(self, lengths: Sequence[int]) -> int:
         """Source tokens of a batch, so that all who search have as much to do."""
@@ -154,8 +162,8 @@ class Pipeline:
         even = -(-total // count) + max(lengths, default=0)  # batches end between sentences
         return min(self.batch_tokens, even)
 
-    def _answer(self, search: BatchSearch, batch: list[Piece]) -> None:
-        parts = [batch] if batch else []
+    def _answer(self, batch: list[Piece], search: BatchSearch) -> None:
+        parts = [batch]
         while parts:
             part = parts.pop()
             if padded_tokens(part) <= self.batch_tokens or len(part) == 1:

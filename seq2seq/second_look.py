@@ -7,7 +7,6 @@ subwords of the search that are looked at.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from seq2seq.decoding.alignment import Links, align
 from seq2seq.engine import Engine, asked, check_length, check_list
 from seq2seq.errors import SentenceError
 from seq2seq.memory import attempt
-from seq2seq.pipeline import CallersThread, OwnThreads, ahead, with_autocast_of_caller
+from seq2seq.pipeline import CallersThread, InFlight, OwnThreads, with_autocast_of_caller
 from seq2seq.text.normalize import shortened
 from seq2seq.text.subwords import Subwords
 from seq2seq.translation import BLANK, Translation
@@ -146,8 +145,11 @@ class SecondLook:
         look = with_autocast_of_caller(asked(self.engine, question))
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(src, tgt, strict=True)]
         see = partial(self._see, look, src, tgt)
-        with closing(ahead(self.pool, see, batches(lengths, self.batch_tokens))) as batches_seen:
-            for seen in batches_seen:
+        with InFlight[list[tuple[int, Tensor]]](self.pool) as running:
+            for batch in batches(lengths, self.batch_tokens):
+                for seen in running.ask(see, batch):
+                    yield from seen
+            for seen in running.rest():
                 yield from seen
 
     def _see(

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -191,6 +193,16 @@ def test_a_worker_that_is_terminated_as_at_the_end_of_the_first_process_leaves_n
     worker.process.terminate()
     worker.process.join(PATIENCE)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_end_of_the_first_process_is_silent() -> None:
+    program = "from test_workers import *; WorkersEngine(Obedient, 2)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for _ in range(3):  # terminated while they leave, or before
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, env=environment, timeout=PATIENCE
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
 @pytest.mark.parametrize(

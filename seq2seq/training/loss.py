@@ -1,13 +1,31 @@
 """What training minimises."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seq2seq.data.batch import Batch
+from seq2seq.nn.layout import Unpadded
+from seq2seq.nn.transformer import Transformer
+
 SLICE = {"cpu": 2**20, "cuda": 2**27}
 """Logits that are in fp32 at once: about what a CPU's cache holds; a few kernels on a GPU."""
+
+
+def token_logits(
+    network: Transformer, batch: Batch, forward: Callable[..., Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logits (M, V) of each token, those before it given, and what it is (M,); no padding.
+
+    `forward` is what computes the hidden vectors, the network itself by default."""
+    heads = network.config.heads
+    src = Unpadded.of(batch.src_lens, batch.src.shape[1], batch.src_tokens, heads)
+    tgt = Unpadded.of(batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens, heads)
+    hidden = (forward or network)(batch.src, batch.src_lens, batch.tgt_in, src, tgt)  # (M, D)
+    return network.project(hidden), tgt.tokens(batch.tgt_out)
 
 
 def cross_entropy_sum(

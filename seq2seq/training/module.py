@@ -3,7 +3,6 @@
 import json
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from seq2seq.evaluation.metrics import check_tokenizer, evaluate
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.attention import expect_new_shapes
-from seq2seq.nn.layout import Unpadded
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence
 from seq2seq.training.card import put_on_card, written_at
@@ -39,7 +37,7 @@ from seq2seq.training.compatibility import (
 )
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
-from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.loss import cross_entropy_sum, token_logits
 from seq2seq.training.optimizer import optimizer_of, prefer_settings
 from seq2seq.training.outputs import Outputs
 from seq2seq.training.parts import Parts, halves, too_large
@@ -222,17 +220,9 @@ class TranslationModule(pl.LightningModule):
     def _training_loss(self, batch: Batch, unit: float = 1.0) -> Tensor:
         """Sum over target tokens, divided by `unit`."""
         recipe = self.recipe
-        logits, said = self._logits(self.network, twice(batch) if recipe.r_drop else batch)
+        logits, said = token_logits(self.network, twice(batch) if recipe.r_drop else batch)
         wanted = said[: batch.tokens]  # (N,)
         return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop, unit)
-
-    def _logits(self, network: Callable[..., Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits (M, V) of each token, those before it given, and what it is (M,); no padding."""
-        heads = self.network.config.heads
-        src = Unpadded.of(batch.src_lens, batch.src.shape[1], batch.src_tokens, heads)
-        tgt = Unpadded.of(batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens, heads)
-        hidden = network(batch.src, batch.src_lens, batch.tgt_in, src, tgt)  # (M, D)
-        return self.network.project(hidden), tgt.tokens(batch.tgt_out)
 
     def configure_optimizers(self) -> Any:
         loop = self.trainer.fit_loop
@@ -347,7 +337,8 @@ class TranslationModule(pl.LightningModule):
         return torch.stack([self._validation_loss(half) for half in halves(batch)]).sum()
 
     def _whole_validation_loss(self, batch: Batch) -> Tensor:
-        logits, said = self._logits(self.network.forward, batch)  # compiled for training alone
+        # Compiled for training alone.
+        logits, said = token_logits(self.network, batch, self.network.forward)
         return cross_entropy_sum(logits, said[: batch.tokens])
 
     def on_validation_epoch_end(self) -> None:

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from networks import H, build, every_form, every_variant
+from networks import build, every_form, every_variant
 from torch import Tensor
 
 from seq2seq.config import AttentionForm, Dropout
 from seq2seq.data.batch import Batch, make_batch, twice
-from seq2seq.nn.layout import Unpadded
 from seq2seq.nn.transformer import Transformer
-from seq2seq.training.loss import cross_entropy_sum
+from seq2seq.training.loss import cross_entropy_sum, token_logits
 
 META = torch.device("meta")
 every_loss = pytest.mark.parametrize("r_drop", [0.0, 3.0])
@@ -28,10 +27,8 @@ def some_batch(network: Transformer, r_drop: float) -> Batch:
 
 
 def learn(network: Transformer, batch: Batch, r_drop: float) -> Tensor:
-    src = Unpadded.of(batch.src_lens, batch.src.shape[1], batch.src_tokens, H)
-    tgt = Unpadded.of(batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens, H)
-    logits = network.project(network(batch.src, batch.src_lens, batch.tgt_in, src, tgt))
-    wanted = tgt.tokens(batch.tgt_out)[: batch.tokens // (2 if r_drop else 1)]
+    logits, said = token_logits(network, batch)
+    wanted = said[: batch.tokens // (2 if r_drop else 1)]
     loss = cross_entropy_sum(logits, wanted, 0.1, r_drop, batch.tokens)
     loss.backward()
     return loss.detach()
