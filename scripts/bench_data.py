@@ -23,7 +23,12 @@ import torch
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import BOS_ID, Dropout, ModelConfig, SubwordConfig, SubwordSampling
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.dataset import ResumableLoader, TrainingBatches, batches_together
+from seq2seq.data.dataset import (
+    ResumableLoader,
+    TrainingBatches,
+    batches_together,
+    most_pairs,
+)
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import PairStore, store_of, write_store
@@ -44,16 +49,15 @@ def loader_over(
 ) -> ResumableLoader:
     """As training makes it."""
     strengths = SubwordSampling(src=sampling, tgt=sampling)
-    sampler = TokenBatchSampler(
-        store.lengths(subwords, subwords, print), batch_tokens, max_length=256
-    )
+    lengths, pairs = store.lengths(subwords, subwords, print), most_pairs(batch_tokens)
+    sampler = TokenBatchSampler(lengths, batch_tokens, batch_pairs=pairs, max_length=256)
     dataset = TrainingBatches(
         [store],
         subwords,
         subwords,
         start_id=BOS_ID,
         batch_tokens=batch_tokens,
-        batch_pairs=1024,
+        batch_pairs=pairs,
         max_length=256,
         sampling=strengths,
     )

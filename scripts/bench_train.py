@@ -144,7 +144,7 @@ def trainer_for(args: argparse.Namespace, steps: int, *callbacks: Callback) -> p
     return pl.Trainer(
         accelerator=args.device,
         devices=1,
-        precision=args.precision or precision_for(args.device),  # type: ignore[arg-type]
+        precision=args.precision or precision_for(args.device, args.d_model),  # type: ignore[arg-type]
         max_steps=steps,
         gradient_clip_val=1.0,
         logger=False,

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_card import model_card
-from seq2seq.model_folder import WEIGHTS, find_model, read_description
+from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model, read_description
 from seq2seq.provenance import (
     CARD,
     PROVENANCE,
@@ -47,8 +47,10 @@ def save_provenance(folder: Path, provenance: Provenance) -> bool:
 
 
 def load_card(path: str | Path) -> str:
-    """The README.md of the model at `path`; where there is none, what it would say."""
-    folder = find_model(path)
+    """The README.md of the model at `path`, also of an exported one; where there is none, what it
+    would say."""
+    exported = (Path(path) / EXPORTED).is_file() and (Path(path) / CARD).is_file()
+    folder = Path(path) if exported else find_model(path)
     try:
         return (folder / CARD).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, get_type_hints
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -24,7 +25,7 @@ from seq2seq.model_card import model_card
 from seq2seq.nn.packed import is_packed
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
 from seq2seq.nn.weights import network_of
-from seq2seq.provenance import CARD, PROVENANCE, Provenance, write_provenance
+from seq2seq.provenance import CARD, PROVENANCE, Provenance, read_provenance, write_provenance
 from seq2seq.text.subwords import Subwords
 from seq2seq.versioned import misfit, read_versioned
 
@@ -65,8 +66,8 @@ def find_model(path: str | Path) -> Path:
     for folder in (path, path / "model"):
         if (folder / EXPORTED).is_file():
             raise ModelFolderError(
-                f"{folder} was exported to another library, see {EXPORTED}; translate with the "
-                f"--engine of that name, or take the model folder that it was made of."
+                f"{folder} was exported to another library, see {EXPORTED}; here the model folder "
+                f"that it was made of is needed. Only translate takes it, with --engine."
             )
         if (folder / CONFIG).is_file():
             return folder
@@ -115,6 +116,24 @@ def save_model(model: SavedModel, folder: Path) -> None:
                 os.replace(new / name, folder / name)
     except (SafetensorError, OSError) as error:
         raise ModelFolderError(f"{folder} cannot be written: {error}.") from None
+
+
+def holds(folder: Path, model: SavedModel) -> bool:
+    """Whether this is the model in the folder, of which all can be read."""
+    try:
+        read_provenance(folder / PROVENANCE)
+        description = read_description(folder)
+        fingerprints = [subwords.fingerprint for subwords in load_subwords(folder)]
+        there = _read_weights(folder / WEIGHTS)
+    except ModelFolderError:
+        return False
+    same = ModelDescription(model.network.config, model.src_lang, model.tgt_lang)
+    if (description, fingerprints) != (same, model.fingerprints):
+        return False
+    weights = dict(model.network.named_parameters())
+    return weights.keys() == there.keys() and all(
+        torch.equal(weights[name].cpu(), there[name]) for name in weights
+    )
 
 
 def load_model(

@@ -178,6 +178,12 @@ def with_corpora(
     return {**provenance, "data": data, "terms": {**left, **terms}}
 
 
+def with_tests(provenance: Provenance, other: Provenance) -> Provenance:
+    """With the test sets of another one of the same weights, their scores and terms."""
+    tests = [corpus for corpus in other.get("data", []) if corpus["role"] == "test"]
+    return with_corpora(provenance, tests, _terms_of(tests, other.get("terms", {})))
+
+
 def without_scores(provenance: Provenance) -> Provenance:
     """For other weights: no scores, and no corpora, with their terms, that were there for scores
     only."""

@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument("run", metavar="RUN", type=Path, help="a run folder")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--last", metavar="K", type=int, help="the last K checkpoints (default: 5)")
+    which.add_argument(
+        "--last", metavar="K", type=int, help="the last K checkpoints (default: 5, or fewer)"
+    )
     which.add_argument(
         "--best", metavar="K", type=int, help="the K checkpoints with the best validation BLEU"
     )
@@ -65,10 +67,12 @@ def _kept_by(args: argparse.Namespace) -> list[Path]:
     from seq2seq.config import at_least
     from seq2seq.training.checkpoints import best_checkpoints, last_checkpoints
 
-    which, count, find = "last", 5 if args.last is None else args.last, last_checkpoints
+    which, count, find = "last", args.last, last_checkpoints
     if args.best is not None:
         which, count, find = "best", args.best, best_checkpoints
     kept = find(args.run)
+    if count is None:
+        count = min(5, max(1, len(kept)))
     at_least(f"--{which}", count, 1)
     if len(kept) < count:
         raise ConfigError(

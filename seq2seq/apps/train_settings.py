@@ -109,6 +109,12 @@ def check_trainer(settings: Namespace) -> None:
             f"{settings.reload_dataloaders_every_n_epochs} would make every epoch the first one; "
             f"leave it out, each epoch has an order of its own."
         )
+    if settings.precision in ("bf16-true", "16-true"):
+        kind, _, _ = settings.precision.partition("-")
+        raise ConfigError(
+            f"trainer.precision={settings.precision} keeps the weights themselves in {kind}, which "
+            f"small updates do not change; use {kind}-mixed."
+        )
     if settings.use_distributed_sampler:
         raise ConfigError(
             "trainer.use_distributed_sampler=True: batches are shared out without it; leave it out."

@@ -31,6 +31,11 @@ def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
     return batch_tokens if sampling == SubwordSampling() else int(EXCESS * batch_tokens)
 
 
+def most_pairs(batch_tokens: int) -> int:
+    """Of a batch, where no setting says: of pairs so short that a budget holds more of them."""
+    return max(1024, batch_tokens // 4)
+
+
 def batches_together(batch_tokens: int, sampling: SubwordSampling) -> int:
     """Of how many draws the pairs are shared out anew, see `TrainingBatches`."""
     return 1 if sampling == SubwordSampling() else max(1, POOL // batch_tokens)

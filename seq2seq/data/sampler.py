@@ -11,7 +11,8 @@ from seq2seq.data.store import Lengths
 SLICE = 256
 """Neighbouring pairs that always stay in one block: they are read from disk together."""
 BLOCK = 256 * SLICE
-"""Pairs that are shuffled and sorted together. Larger corpora are planned block by block."""
+"""About so many pairs are shuffled and sorted together: a corpus half as large again is planned in
+two blocks."""
 
 Indices = NDArray[np.int64]
 

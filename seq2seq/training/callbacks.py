@@ -15,7 +15,9 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import CONFIG, SavedModel, save_model
+from seq2seq.model_facts import save_provenance
+from seq2seq.model_folder import CONFIG, SavedModel, holds, save_model
+from seq2seq.provenance import PROVENANCE, read_provenance, with_tests
 from seq2seq.training.checkpoints import LAST, is_in
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.record import Record
@@ -92,7 +94,8 @@ class BestModelFolder(Callback):
             if self.best is None and trainer.global_step > 0:
                 self._save(trainer, module)
             there = f"; model: {self.folder}" if (self.folder / CONFIG).is_file() else ""
-            rank_zero_info(f"interrupted after {trainer.global_step} steps{there}")
+            doubt = " (not validated)" if there and self.best is None else ""
+            rank_zero_info(f"interrupted after {trainer.global_step} steps{there}{doubt}")
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.best is None:
@@ -121,11 +124,19 @@ class BestModelFolder(Callback):
         steps: list[int],
         bleu: float | None,
     ) -> None:
-        """Put a model into the folder, with what is known of it; not in a try of some batches."""
+        """Put a model into the folder, with what is known of it; not in a try of some batches.
+
+        Where it is the one that is there, its scores of tests are known, too, and a card that was
+        edited stays.
+        """
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         known = self.record.provenance(trainer, module, kind, steps, bleu)
-        save_model(replace(model, provenance=known), self.folder)
+        if holds(self.folder, model):
+            known = with_tests(known, read_provenance(self.folder / PROVENANCE))
+            save_provenance(self.folder, known)
+        else:
+            save_model(replace(model, provenance=known), self.folder)
 
 
 class LastValidation(Callback):

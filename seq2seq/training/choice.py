@@ -60,22 +60,21 @@ class ModelChoice(Callback):
         network = Transformer(module.network.config, attention=module.recipe.attention).eval()
         model = replace(module.saved_model(), network=network.to(trainer.strategy.root_device))
 
-        best, steps = Path(self.best.best_model_path), []
-        if self.best.best_model_score == self.stored.best and is_complete(best):
-            # The folder may hold what this run chose when it ended before.
-            average(model, [best])
-            steps = [step_of(best)]
-            self.stored.save(trainer, module, model, "best checkpoint", steps, self.stored.best)
-        scores = [("best checkpoint", steps, self.stored.best)]
-        rank_zero_info(f"best checkpoint: validation BLEU {self.stored.best:.2f}")
-        for name, steps, load in self._others(trainer.global_step):
-            load(model)
-            bleu = _validation_bleu(model, trainer, module)
-            if bleu > max(score for _, _, score in scores):
-                self.stored.save(trainer, module, model, name, steps, bleu)
-            scores.append((name, steps, bleu))
-            rank_zero_info(f"{name}: validation BLEU {bleu:.2f}")
-        self._conclude(scores)
+        best = Path(self.best.best_model_path)
+        there = self.best.best_model_score == self.stored.best and is_complete(best)
+        single = partial(average, checkpoints=[best])
+        first = Candidate("best checkpoint", [step_of(best)] if there else [], single)
+        scores = [(first, self.stored.best)]
+        rank_zero_info(f"{first.name}: validation BLEU {self.stored.best:.2f}")
+        for candidate in self._others(trainer.global_step):
+            candidate.load(model)
+            scores.append((candidate, _validation_bleu(model, trainer, module)))
+            rank_zero_info(f"{candidate.name}: validation BLEU {scores[-1][1]:.2f}")
+        kept, bleu = max(scores, key=lambda each: each[1])  # the first of equals
+        if kept.steps:  # or the folder alone holds it
+            kept.load(model)
+            self.stored.save(trainer, module, model, kept.name, kept.steps, bleu)
+        self._conclude(scores, kept)
 
     def _others(self, step: int) -> Iterator[Candidate]:
         """All but the best checkpoint; no two are equal, and none needs a file that is damaged."""
@@ -92,14 +91,14 @@ class ModelChoice(Callback):
             yield Candidate("moving average", [step], lambda model: copy(model.network))
 
     @rank_zero_only
-    def _conclude(self, scores: list[tuple[str, list[int], float]]) -> None:
-        kept = max(scores, key=lambda each: each[2])
+    def _conclude(self, scores: list[tuple[Candidate, float]], kept: Candidate) -> None:
         rows = [
-            {"model": name, "steps": steps, "val_bleu": bleu, "kept": (name, steps, bleu) == kept}
-            for name, steps, bleu in scores
+            {"model": each.name, "steps": each.steps, "val_bleu": bleu, "kept": each is kept}
+            for each, bleu in scores
         ]
         self.table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        rank_zero_info(f"model: {self.stored.folder} ({kept[0]}, validation BLEU {kept[2]:.2f})")
+        (bleu,) = (row["val_bleu"] for row in rows if row["kept"])
+        rank_zero_info(f"model: {self.stored.folder} ({kept.name}, validation BLEU {bleu:.2f})")
 
 
 def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> float:

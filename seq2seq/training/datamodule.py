@@ -16,6 +16,7 @@ from seq2seq.data.dataset import (
     TextBatches,
     TrainingBatches,
     batches_together,
+    most_pairs,
     most_tokens,
 )
 from seq2seq.data.lines import read_lines
@@ -91,7 +92,7 @@ class CorpusDataModule(pl.LightningDataModule):
         super().__init__()
         at_least("data.batch_tokens", batch_tokens, 1)
         at_least("data.max_length", max_length, 1)
-        batch_pairs = max(1024, batch_tokens // 4) if batch_pairs is None else batch_pairs
+        batch_pairs = most_pairs(batch_tokens) if batch_pairs is None else batch_pairs
         at_least("data.batch_pairs", batch_pairs, 1)
         at_least("data.temperature", temperature, 1)
         at_least("data.workers", workers or 0, 0)

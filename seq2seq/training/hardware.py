@@ -12,15 +12,21 @@ from seq2seq.nn.attention import form_on
 from seq2seq.provenance import Hardware
 from seq2seq.training.recipe import Recipe
 
+NARROW = 128
+"""Below this width bf16 gains nothing on a CPU: with d_model 64 and AMX, fast products and their
+casts take longer than products in fp32 (docs/results.md)."""
 
-def precision_for(accelerator: Any) -> str:
-    """bf16-mixed where the hardware multiplies bf16 faster than fp32.
+
+def precision_for(accelerator: Any, d_model: int) -> str:
+    """bf16-mixed where the hardware multiplies bf16 faster than fp32, and products are most of it.
 
     A CPU is tried: with the same instructions for bf16 one is three times as fast as in fp32, and
     another one, made to use AMX instead, which virtual machines may hide, half as fast.
     """
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif d_model < NARROW:
+        fast = False
     else:
         fast = 1.2 * product_time(torch.bfloat16) < product_time(torch.float32)
     return "bf16-mixed" if fast else "32-true"

@@ -157,9 +157,11 @@ class TranslationModule(pl.LightningModule):
         """Find out before the first step what fits, with the optimizer's moments in memory."""
         rows, longest = self.data.largest_part
         if self.recipe.compile:
-            # One graph for this batch and all others: torch takes for always equal what is equal in
-            # the first one, so these are numbers of heads that no network has.
+            # One graph for all batches of several pairs: torch takes for always equal what is equal
+            # in the first one, so these are numbers of heads that no network has. One for those of
+            # one pair.
             self._try(uniform(29, 31, 37))
+            self._try(uniform(1, 31, 37))
         made = self.trainer.optimizers[0].state
         moments = [
             torch.empty_like(p) for p in self.parameters() if p not in made for _ in range(2)

@@ -32,6 +32,16 @@ def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return capsys.readouterr().out
 
 
+def test_the_card_of_an_exported_model_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "seq2seq.json").write_text("{}")
+    assert main(["info", str(tmp_path)]) == 2
+    assert "was exported to another library" in capsys.readouterr().err
+    (tmp_path / "README.md").write_text("# Translation\n", encoding="utf-8")
+    assert shown(capsys, tmp_path) == "# Translation\n"
+
+
 def test_the_card_is_printed_as_it_stands_also_of_a_run_folder(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

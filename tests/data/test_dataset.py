@@ -307,6 +307,14 @@ def test_a_loader_cut_twice_goes_on_too(loaders: Loaders) -> None:
     assert epochs(twice, 3) == whole[5:]
 
 
+def test_an_epoch_that_was_left_begins_again(loaders: Loaders) -> None:
+    """As with any DataLoader; only a state that is loaded goes on in its middle."""
+    whole = epochs(loaders.new(), 2)
+    loader = loaders.new()
+    walked(loader, 2)
+    assert epochs(loader, 2) == whole
+
+
 def test_a_state_that_was_loaded_is_the_state_to_save(loaders: Loaders) -> None:
     for cut in range(2 * len(loaders.new()) + 1):
         state = walked(loaders.new(), cut)

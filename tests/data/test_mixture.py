@@ -118,6 +118,8 @@ def test_an_epoch_has_whole_steps(accumulated: int) -> None:
         epoch = list(mixture.batches(0))
         assert len(epoch) == len(mixture)
         assert len(epoch) % accumulated == 0
+        alone = sum(len(sampler) for sampler in mixture.samplers)
+        assert abs(len(epoch) - alone) <= accumulated  # of rounding
 
 
 def test_a_limit_ends_every_epoch_early() -> None:

@@ -19,15 +19,20 @@ def threads() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("bf16", "fp32", "chosen"),
-    [(1.0, 3.0, "bf16-mixed"), (2.0, 1.0, "32-true"), (1.0, 1.1, "32-true")],
+    ("bf16", "fp32", "d_model", "chosen"),
+    [
+        (1.0, 3.0, 128, "bf16-mixed"),
+        (2.0, 1.0, 128, "32-true"),
+        (1.0, 1.1, 128, "32-true"),
+        (1.0, 3.0, 64, "32-true"),
+    ],
 )
-def test_a_cpu_trains_in_the_type_whose_products_are_faster(
-    monkeypatch: pytest.MonkeyPatch, bf16: float, fp32: float, chosen: str
+def test_a_cpu_trains_in_the_type_whose_products_are_faster_if_the_network_is_wide(
+    monkeypatch: pytest.MonkeyPatch, bf16: float, fp32: float, d_model: int, chosen: str
 ) -> None:
     times = {torch.bfloat16: bf16, torch.float32: fp32}
     monkeypatch.setattr(hardware, "product_time", times.__getitem__)
-    assert precision_for("cpu") == chosen
+    assert precision_for("cpu", d_model) == chosen
 
 
 def test_a_product_is_timed_and_the_threads_are_as_before(threads: int) -> None:

@@ -228,8 +228,7 @@ def test_scores_of_a_test_join_the_card_and_take_the_place_of_older_ones(
 
 def test_scores_of_a_checkpoint_are_not_put_on_the_models_card(trained: None, run: Run) -> None:
     before = Path("run/model/provenance.json").read_bytes()
-    with pytest.warns(UserWarning, match="callbacks used to create the checkpoint"):
-        assert run("test", "--config", "run/config.yaml", "--ckpt_path", "last") == 0
+    assert run("test", "--config", "run/config.yaml", "--ckpt_path", "last") == 0
     assert Path("run/model/provenance.json").read_bytes() == before
 
 
@@ -247,6 +246,26 @@ def test_a_card_that_was_edited_stays_and_the_scores_are_kept_beside_it(
     card.unlink()
     assert run("test", "--config", "run/config.yaml") == 0
     assert "- test small (40 sentences, beam 2)\n" in card.read_text()
+
+
+def test_a_fit_that_keeps_the_model_that_is_there_keeps_its_scores_and_edited_card(
+    trained: None, run: Run
+) -> None:
+    assert run("test", "--config", "run/config.yaml") == 0
+    card, weights = Path("run/model/README.md"), sha256("run/model/weights.safetensors")
+    card.write_text(card.read_text() + "\nMy own words.\n")
+    edited, scored = card.read_text(), corpora("run", "test")
+    on = ("fit", "--config", "run/config.yaml", "--ckpt_path", "last")
+    assert run(*on) == 0
+    assert card.read_text() == edited
+    assert corpora("run", "test") == scored
+
+    # Another model has neither.
+    Path("run/model/weights.safetensors").write_bytes(b"damaged")
+    assert run(*on) == 0
+    assert sha256("run/model/weights.safetensors") == weights
+    assert "My own words" not in card.read_text()
+    assert corpora("run", "test") == []
 
 
 @pytest.mark.parametrize(
