@@ -325,7 +325,7 @@ def _quiet_lightning() -> None:
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
         logging.getLogger(name).addFilter(
-            lambda record: not re.search("litlogger|litmodels", record.getMessage())
+            lambda record: not re.search("litlogger|litmodels|`weights_only`", record.getMessage())
         )
     for pattern in (
         ".*does not have many workers.*",

@@ -114,7 +114,9 @@ class CorpusDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Store the training corpora and train the subword models, on one process; the others find
-        them in the cache."""
+        them in the cache. What is wrong with the validation set is told before, not after that."""
+        if self.train and self.trainer is not None and self.trainer.state.fn == "fit":
+            self._read_validation()
         self._load_subwords()
 
     def setup(self, stage: str) -> None:
@@ -126,10 +128,8 @@ class CorpusDataModule(pl.LightningDataModule):
         if stage == "fit" and not self.samplers:
             self._open_stores()
             self.samplers = [self._training_sampler(*each) for each in enumerate(self.stores)]
-        if stage in ("fit", "validate") and self._validates:
-            if self.validation is None:
-                raise _not_set("validation")
-            self._read("validation", self.validation)
+        if stage in ("fit", "validate"):
+            self._read_validation()
         if stage == "test":
             if not self.test:
                 raise ConfigError(
@@ -307,6 +307,12 @@ class CorpusDataModule(pl.LightningDataModule):
                 store_of(files, self.cache, rank_zero_info, **self._languages())
                 for files in self.train.values()
             ]
+
+    def _read_validation(self) -> None:
+        if self._validates:
+            if self.validation is None:
+                raise _not_set("validation")
+            self._read("validation", self.validation)
 
     def _read(self, name: str, files: CorpusFiles) -> None:
         if name not in self.texts:

@@ -26,9 +26,14 @@ def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
 
 @pytest.mark.parametrize("asked", [5, 6, 7])
 def test_ctrl_c_loses_no_step_where_validations_go_by_epochs(
-    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, asked: int
+    corpus: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    asked: int,
 ) -> None:
     """Epochs of five steps, of which every second one is validated after each two."""
+    caplog.set_level("INFO")
     ctrl_c_in_step(asked, monkeypatch)
     chosen = settings(
         trainer__limit_train_batches=5,
@@ -39,6 +44,9 @@ def test_ctrl_c_loses_no_step_where_validations_go_by_epochs(
         run("fit", *chosen)
     assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == asked
     assert validated_after() == [7][: asked == 7]
+    said = f"interrupted after {asked} steps; model: run/model"
+    assert said in caplog.text
+    assert (f"{said} (not validated)" in caplog.text) == (asked != 7)
 
 
 @pytest.mark.parametrize(

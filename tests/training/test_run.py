@@ -282,6 +282,24 @@ def test_a_mistake_is_one_line_that_names_it(
     assert message in errors[0]
 
 
+def test_what_is_wrong_with_the_validation_set_is_told_before_train_is_stored(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(data__validation__src="missing.src")) == 2
+    assert "missing.src does not exist" in capsys.readouterr().err
+    assert not Path("cache").exists()
+
+
+@pytest.mark.parametrize("missing", ["train", "validation"])
+def test_a_corpus_that_is_not_given_is_named(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], missing: str
+) -> None:
+    (given,) = {"train", "validation"} - {missing}
+    files = f"--data.{given}.src=train.src", f"--data.{given}.tgt=train.tgt"
+    assert run("fit", *files, "--data.cache", "cache") == 2
+    assert f"data.{missing} is not set; give --data.{missing}.src FILE" in capsys.readouterr().err
+
+
 def test_a_configuration_that_is_no_text_is_one_line(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,7 +358,7 @@ HALF = "a corpus is src and tgt, or path alone; got src=a.en, tgt=None, path=Non
         ),
         (
             "fit --config whole.yaml --data.train.path d.tsv "
-            "--data.train.src null --data.train.tgt null",
+            "--data.train.src null --data.train.tgt null --trainer.limit_val_batches 0",
             "d.tsv does not exist.",
         ),
         (
