@@ -70,11 +70,12 @@ class ModelChoice(Callback):
             candidate.load(model)
             scores.append((candidate, _validation_bleu(model, trainer, module)))
             rank_zero_info(f"{candidate.name}: validation BLEU {scores[-1][1]:.2f}")
-        kept, bleu = max(scores, key=lambda each: each[1])  # the first of equals
+        place = max(range(len(scores)), key=lambda i: scores[i][1])  # the first of equals
+        kept, bleu = scores[place]
         if kept.steps:  # or the folder alone holds it
             kept.load(model)
             self.stored.save(trainer, module, model, kept.name, kept.steps, bleu)
-        self._conclude(scores, kept)
+        self._conclude(scores, place)
 
     def _others(self, step: int) -> Iterator[Candidate]:
         """All but the best checkpoint; no two are equal, and none needs a file that is damaged."""
@@ -91,13 +92,13 @@ class ModelChoice(Callback):
             yield Candidate("moving average", [step], lambda model: copy(model.network))
 
     @rank_zero_only
-    def _conclude(self, scores: list[tuple[Candidate, float]], kept: Candidate) -> None:
+    def _conclude(self, scores: list[tuple[Candidate, float]], place: int) -> None:
         rows = [
-            {"model": each.name, "steps": each.steps, "val_bleu": bleu, "kept": each is kept}
-            for each, bleu in scores
+            {"model": each.name, "steps": each.steps, "val_bleu": bleu, "kept": i == place}
+            for i, (each, bleu) in enumerate(scores)
         ]
         self.table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        (bleu,) = (row["val_bleu"] for row in rows if row["kept"])
+        kept, bleu = scores[place]
         rank_zero_info(f"model: {self.stored.folder} ({kept.name}, validation BLEU {bleu:.2f})")
 
 

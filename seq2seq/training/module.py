@@ -349,8 +349,11 @@ class TranslationModule(pl.LightningModule):
         self.validation_loss.reset()
         self.validation_bleu.reset()
         self.log_dict({"val_ppl": perplexity, "val_bleu": bleu})
-        where = f"step {self.global_step}: " if self.trainer.state.fn == "fit" else ""
-        rank_zero_info(f"{where}validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}")
+        found = f"validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}"
+        if self.trainer.state.fn == "fit":
+            rank_zero_info(f"step {self.global_step}: {found}")
+        else:
+            rank_zero_info(f"{found}; BLEU {self.validation_bleu.signature}")
 
     def on_validation_end(self) -> None:
         """After the callbacks, which write checkpoints: neither is training time."""

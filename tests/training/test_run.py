@@ -19,6 +19,7 @@ from small_runs import Run, settings
 from torch import Tensor
 
 from seq2seq.cli import main
+from seq2seq.config import SearchConfig
 from seq2seq.data.batch import Batch
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
@@ -80,6 +81,23 @@ def test_a_run_folder_has_one_fit_at_a_time(
     assert said in capsys.readouterr().err
     assert checkpoints() == before
     assert run("fit", *settings(), "--ckpt_path", "last") == 0
+
+
+def test_validate_tells_the_score_of_the_model_with_its_signature(
+    corpus: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run("fit", *settings(training__lr=0.01, trainer__max_steps=40)) == 0
+    caplog.set_level("INFO")
+    caplog.clear()
+    assert run("validate", "--config", "run/config.yaml") == 0
+    translator = Translator.load("run", SearchConfig(beam=2), device="cpu")
+    lines, references = (Path(f"valid.{side}").read_text().splitlines() for side in ("src", "tgt"))
+    score = bleu(translator.translate(lines), [references])
+    assert score.value > 1
+    said = re.search(r"^.*validation BLEU .*$", caplog.text, re.MULTILINE)
+    assert said is not None
+    assert f"validation BLEU {score.value:.2f}, perplexity " in said[0]
+    assert said[0].endswith(f"; BLEU {score.signature}")
 
 
 def test_scores_of_test_and_lines_of_predict_and_translate_agree(
