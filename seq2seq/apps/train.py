@@ -259,9 +259,8 @@ class TranslationCLI(LightningCLI):
             services["val_check_interval"] = steps * settings.accumulate_grad_batches
         if settings.precision is None:
             # What is scored is what `translate` gives, so only training is in a lower precision.
-            width = self._get(self.config_init, "model").d_model
-            fast = precision_for(settings.accelerator, width) if self.subcommand == "fit" else None
-            services["precision"] = fast or "32-true"
+            fit, width = self.subcommand == "fit", self._get(self.config_init, "model").d_model
+            services["precision"] = precision_for(settings.accelerator, width) if fit else "32-true"
         return services
 
     def _settings(self) -> dict[str, Any]:
