@@ -263,7 +263,7 @@ class NativeEngine:
 def forced(network: Transformer, batch: Batch) -> Tensor:
     """Log-probabilities (B, T) of each token of `tgt_out`, in fp32."""
     found = []
-    hidden = network.forward(*batch[:3]).flatten(0, 1)  # (B * T, D), compiled for training alone
+    hidden = network(*batch[:3]).flatten(0, 1)  # (B * T, D)
     said = batch.tgt_out.flatten()  # (B * T,)
     for states, tokens in zip(hidden.split(SLICE), said.split(SLICE), strict=True):
         logits = network.project(states).float()  # (SLICE, V)

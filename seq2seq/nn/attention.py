@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from seq2seq.config import AttentionForm
 from seq2seq.nn.dropout import dropout as drop
 from seq2seq.nn.layout import Layout, Padded
-from seq2seq.nn.masks import masked_softmax, may_attend, repeat_per_head
+from seq2seq.nn.masks import Spans, Visible, masked_softmax, may_attend, repeat_per_head
 
 
 class Attended(NamedTuple):
@@ -71,6 +71,29 @@ def fast_attention(
     return output.masked_fill(blind, 0.0)
 
 
+def joined_attention(
+    query: Tensor, key: Tensor, value: Tensor, spans: Spans, dropout: float = 0.0
+) -> Tensor:
+    """The fast form for joined sentences (FlashAttention-2, Dao 2023): no padding is computed.
+
+    query (M, H, E), key and value (K, H, E) -> (M, H, E)
+    """
+    # Torch's public function for it, varlen_attn, has no dropout and costs more a call.
+    output: Tensor = torch.ops.aten._flash_attention_forward(
+        query,
+        key,
+        value,
+        spans.query_ends,
+        spans.key_ends,
+        spans.longest_query,
+        spans.longest_key,
+        dropout,
+        spans.causal,
+        False,
+    )[0]
+    return output
+
+
 FORMS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]] = {
     "folded": folded_attention,
     "fast": fast_attention,
@@ -81,12 +104,14 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    valid_lens: Tensor,
+    visible: Visible,
     dropout: float = 0.0,
     form: AttentionForm = "auto",
 ) -> Tensor:
-    """Attention in the given form, see `form_on`."""
-    return FORMS[form_on(query.device, form)](query, key, value, valid_lens, dropout)
+    """Attention in the given form, see `form_on`; of joined sentences in the only form there is."""
+    if isinstance(visible, Spans):
+        return joined_attention(query, key, value, visible, dropout)
+    return FORMS[form_on(query.device, form)](query, key, value, visible, dropout)
 
 
 def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
@@ -94,6 +119,23 @@ def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
     if form != "auto":
         return form
     return "folded" if device.type == "cpu" else "fast"
+
+
+def takes_joined(
+    device: torch.device, dtype: torch.dtype, head_dim: int, form: AttentionForm
+) -> bool:
+    """Whether attention is computed of joined sentences: fast, in half precision, and on an NVIDIA
+    GPU since Ampere."""
+    return (
+        form_on(device, form) == "fast"
+        and device.type == "cuda"
+        and torch.version.hip is None
+        and torch.backends.cuda.flash_sdp_enabled()
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+        and dtype in (torch.bfloat16, torch.float16)
+        and head_dim % 8 == 0
+        and head_dim <= 256
+    )
 
 
 def expect_new_shapes() -> None:
@@ -106,7 +148,7 @@ class MultiHeadAttention(nn.Module):
     """H attentions side by side (Vaswani et al. 2017, section 3.2.2).
 
     forward: query (B, Q, D), key (B, K, key_dim), value (B, K, value_dim),
-             valid_lens (B,) or (B, Q) -> (B, Q, D)
+             visible: valid lengths (B,) or (B, Q), or as masks.py says -> (B, Q, D)
     A query whose valid length is 0 mixes no value: it gets the output projection's bias, or zero
     without one; never NaN and never the mean of the padding.
     Vectors may lie otherwise than in rows, as a layout says, see layout.py.
@@ -134,17 +176,18 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(inner, d_model, bias=bias)
 
     def keys_and_values(self, key: Tensor, value: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """key (..., key_dim), value (..., value_dim) -> two of (B, H, K, E)."""
+        """key (..., key_dim), value (..., value_dim) -> two of (B, H, K, E), or of joined sentences
+        (K, H, E)."""
         keys, values = self.key(key), self.value(value)
         return layout.split(keys, self.head_dim), layout.split(values, self.head_dim)
 
     def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor, layout: Layout
+        self, query: Tensor, keys: Tensor, values: Tensor, visible: Visible, layout: Layout
     ) -> Tensor:
-        """query (..., D), projected keys and values (B, H, K, E) -> (..., D)."""
+        """query (..., D), projected keys and values -> (..., D)."""
         rate = self.dropout if self.training else 0.0
-        heads = layout.split(self.query(query), self.head_dim)  # (B, H, Q, E)
-        mixed = attend(heads, keys, values, valid_lens, rate, self.form)
+        heads = layout.split(self.query(query), self.head_dim)  # (B, H, Q, E) or (Q, H, E)
+        mixed = attend(heads, keys, values, visible, rate, self.form)
         output: Tensor = self.output(layout.merge(mixed))  # (..., D)
         return output
 
@@ -153,11 +196,11 @@ class MultiHeadAttention(nn.Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        valid_lens: Tensor,
+        visible: Visible,
         layout: Layout | None = None,
     ) -> Tensor:
         layout = layout or Padded(len(query))
-        return self.attend(query, *self.keys_and_values(key, value, layout), valid_lens, layout)
+        return self.attend(query, *self.keys_and_values(key, value, layout), visible, layout)
 
     def weights(self, query: Tensor, key: Tensor, valid_lens: Tensor) -> Tensor:
         """Where each query looks, without dropout: -> (B, H, Q, K) in fp32.
@@ -167,7 +210,7 @@ class MultiHeadAttention(nn.Module):
         return self.look(query, rows.split(self.key(key), self.head_dim), valid_lens, rows)
 
     def look(self, query: Tensor, keys: Tensor, valid_lens: Tensor, layout: Layout) -> Tensor:
-        """The weights of `attend`: query (..., D), projected keys (B, H, K, E)."""
+        """The weights of `attend`, not of joined sentences: projected keys (B, H, K, E)."""
         queries = layout.split(self.query(query), self.head_dim)  # (B, H, Q, E)
         heads = queries.shape[1]
         queries, keys = queries.flatten(0, 1), keys.flatten(0, 1)  # (B * H, ., E)

@@ -53,8 +53,7 @@ class SinusoidalPositions(nn.Module):
     """sin(p / 10000^(2i/D)) and its cosine (Vaswani et al. 2017, section 3.5).
 
     As two halves, [sin | cos], which is the order that Marian and CTranslate2 know.
-    The table is derived, not learned: it grows on demand, so no sentence is too long. A network
-    that is compiled, which would be again for a table that has grown, computes what it needs.
+    The table is derived, not learned: it grows on demand, so no sentence is too long.
     """
 
     table: Tensor
@@ -65,8 +64,6 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(256, config.d_model), persistent=False)
 
     def forward(self, positions: Tensor, end: int) -> Tensor:
-        if torch.compiler.is_compiling():
-            return sinusoids_at(positions, self.d_model)
         table = self.table  # which another thread may replace
         if end > len(table):
             self.table = table = sinusoids(2 * end, self.d_model).to(table)
@@ -97,12 +94,7 @@ POSITIONS: dict[str, Callable[[ModelConfig], nn.Module]] = {
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """-> (length, D) in fp32, from position 0."""
-    return sinusoids_at(torch.arange(length), d_model)
-
-
-def sinusoids_at(positions: Tensor, d_model: int) -> Tensor:
-    """positions (...) -> (..., D) in fp32."""
-    steps = torch.arange(0, d_model, 2, device=positions.device)
+    steps = torch.arange(0, d_model, 2)
     rates = torch.exp(steps * (-math.log(10000.0) / d_model))  # (D / 2,)
-    angles = positions[..., None] * rates  # (..., D / 2)
+    angles = torch.arange(length)[:, None] * rates  # (length, D / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

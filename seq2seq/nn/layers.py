@@ -10,6 +10,7 @@ from seq2seq.config import AttentionForm, Dropout, ModelConfig
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.dropout import dropout
 from seq2seq.nn.layout import Layout
+from seq2seq.nn.masks import Visible
 from seq2seq.nn.state import LayerState
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -22,10 +23,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def lowered(x: Tensor) -> Tensor:
     """In the type that autocast multiplies in: once, where several products read the same x."""
+    return x.to(product_type(x))
+
+
+def product_type(x: Tensor) -> torch.dtype:
+    """What products of x are computed in."""
     device = x.device.type
-    if not torch.is_autocast_enabled(device):
-        return x
-    return x.to(torch.get_autocast_dtype(device))
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class FeedForward(nn.Module):
@@ -83,7 +87,7 @@ def _attention(config: ModelConfig, rates: Dropout, form: AttentionForm) -> Mult
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward.
 
-    forward: x (..., D) in its layout, src_lens (B,) -> (..., D)
+    forward: x (..., D) in its layout, what it sees of itself -> (..., D)
     """
 
     def __init__(self, config: ModelConfig, rates: Dropout, form: AttentionForm) -> None:
@@ -93,19 +97,19 @@ class EncoderLayer(nn.Module):
         self.self_residual = Residual(config, rates.residual)
         self.feed_forward_residual = Residual(config, rates.residual)
 
-    def forward(self, x: Tensor, src_lens: Tensor, layout: Layout) -> Tensor:
-        x = self.self_residual(x, lambda y: self.self_attention(y, y, y, src_lens, layout))
+    def forward(self, x: Tensor, visible: Visible, layout: Layout) -> Tensor:
+        x = self.self_residual(x, lambda y: self.self_attention(y, y, y, visible, layout))
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention (Q from here, K and V from the memory), feed-forward.
 
-    forward: x (..., D) in its layout, cache, positions (R, T), visible, used, memory_lens (B,)
+    forward: x (..., D) in its layout, cache, positions (R, T), visible, used, source
         -> (..., D)
     Query t of a row sees its row's positions 0 .. positions[t], as `visible` says
     (`DecoderState.visible`): that is the causal mask, in training, evaluation and step-by-step
-    decoding alike. A list `cross_weights` gets the
+    decoding alike; `source` says what is seen of the memory. A list `cross_weights` gets the
     cross-attention's weights (B, H, W * T, S).
     """
 
@@ -123,9 +127,9 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         cache: LayerState,
         positions: Tensor,
-        visible: Tensor,
+        visible: Visible,
         used: int,
-        memory_lens: Tensor,
+        source: Visible,
         layout: Layout,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
@@ -137,8 +141,9 @@ class DecoderLayer(nn.Module):
         def look_at_source(y: Tensor) -> Tensor:
             keys, values = cache.memory_keys, cache.memory_values  # (B, H, S, E)
             if cross_weights is not None:
-                cross_weights.append(self.cross_attention.look(y, keys, memory_lens, layout))
-            return self.cross_attention.attend(y, keys, values, memory_lens, layout)
+                assert isinstance(source, Tensor), "joined sentences have no weights to show"
+                cross_weights.append(self.cross_attention.look(y, keys, source, layout))
+            return self.cross_attention.attend(y, keys, values, source, layout)
 
         x = self.self_residual(x, look_back)
         x = self.cross_residual(x, look_at_source)

@@ -2,7 +2,8 @@
 
 Attention looks at them as (B, H, N, E), sentence by sentence. To all other layers each is a vector
 for itself, so they take any number of them in any order: a search has them in rows that are filled
-up, `Padded`; training leaves the padding out, `Unpadded`.
+up, `Padded`; training leaves the padding out, `Unpadded`, and where attention needs none either,
+`Joined`.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from seq2seq.nn.masks import may_attend
+from seq2seq.nn.masks import Spans, Visible, may_attend
 
 
 class Layout(Protocol):
@@ -24,6 +25,10 @@ class Layout(Protocol):
 
     def merge(self, heads: Tensor) -> Tensor:
         """(B, H, N, E) -> (..., H * E)."""
+
+    def visible(self, valid_lens: Tensor, keys: "Layout") -> Visible:
+        """Lengths or a mask in the way that attention takes them, of queries that lie as said here
+        and keys that lie as `keys` says."""
 
 
 class Padded(NamedTuple):
@@ -49,6 +54,9 @@ class Padded(NamedTuple):
         together = heads.transpose(1, 2).flatten(2)  # (B, W * N, H * E)
         return together.view(self.sentences * self.width, -1, together.shape[-1])
 
+    def visible(self, valid_lens: Tensor, keys: Layout) -> Visible:
+        return valid_lens
+
 
 class Unpadded(NamedTuple):
     """(M, D): the tokens of all sentences one after the other, without padding (Zeng et al. 2022).
@@ -72,7 +80,7 @@ class Unpadded(NamedTuple):
         """Of rows (B, width), `tokens` the sum of their lengths (B,): no device is waited for."""
         inside = may_attend(lens, width)[:, 0]  # (B, N)
         flat = inside.flatten()
-        places = flat.nonzero_static(size=room_for(tokens), fill_value=0)[:, 0]  # (M,)
+        places = _places(flat, room_for(tokens))  # (M,)
         vectors = torch.where(flat, flat.cumsum(0) - 1, tokens).view_as(inside)  # (B, N)
         head = torch.arange(heads, device=lens.device)
         apart = vectors[:, None] * heads + head[:, None]  # (B, H, N)
@@ -93,16 +101,65 @@ class Unpadded(NamedTuple):
         moved = _Moved.apply(vectors, self.together, self.apart, self._ends, None)  # type: ignore[no-untyped-call]
         return moved.view(len(self.places), -1)  # type: ignore[no-any-return]
 
+    def visible(self, valid_lens: Tensor, keys: Layout) -> Visible:
+        return valid_lens
+
     @property
     def _ends(self) -> int:
         """Where in (M, H) the tokens do."""
         return self.real * self.together.shape[1]
 
 
+class Joined(NamedTuple):
+    """(M, D): the same vectors, which attention sees as they lie, (M, H, E), with the `Spans` of
+    sentences. Vectors of no token are a last one: attention must write them, too."""
+
+    places: Tensor
+    """(M,): as of `Unpadded`."""
+    ends: Tensor
+    """(B + 2,) int32: where sentences begin, the rest begins, and it ends."""
+    longest: int
+    """At least the longest span."""
+
+    @classmethod
+    def of(cls, lens: Tensor, width: int, tokens: int) -> "Joined":
+        """Of rows (B, width), `tokens` the sum of their lengths (B,): no device is waited for."""
+        room = (tokens // REST + 1) * REST
+        places = _places(may_attend(lens, width).flatten(), room)
+        bounds = (lens.new_zeros(1), lens.cumsum(0), lens.new_full((1,), room))
+        return cls(places, torch.cat(bounds).int(), max(width, REST))
+
+    def tokens(self, x: Tensor) -> Tensor:
+        return x.flatten().index_select(0, self.places)
+
+    def split(self, x: Tensor, head_dim: int) -> Tensor:
+        heads: Tensor = x.unflatten(-1, (-1, head_dim))  # (M, H, E)
+        return heads
+
+    def merge(self, heads: Tensor) -> Tensor:
+        return heads.flatten(1)
+
+    def visible(self, valid_lens: Tensor, keys: Layout) -> Visible:
+        assert isinstance(keys, Joined), "joined queries see joined keys"
+        causal = valid_lens.dim() == 2
+        return Spans(self.ends, keys.ends, self.longest, keys.longest, causal)
+
+
+REST = 64
+"""Most vectors of no token where sentences are joined; of multiples of this a GPU's products are
+fast, and there are fewer sizes to have memory for."""
+
+
 def room_for(tokens: int) -> int:
     """More than `tokens`, by at most a sixteenth or, of few, eight: a multiple of eight."""
     step = max(8, 1 << max(0, tokens.bit_length() - 5))
     return (tokens // step + 1) * step
+
+
+def _places(inside: Tensor, room: int) -> Tensor:
+    """Those of `inside` (B * N,) that hold tokens, then the first one for no token -> (room,)."""
+    places: Tensor = inside.nonzero_static(size=room, fill_value=0)[:, 0]
+    return places
 
 
 class _Moved(torch.autograd.Function):

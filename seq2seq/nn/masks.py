@@ -5,8 +5,11 @@ knows how lengths become masks; a new masking rule is a new function here.
 
 `valid_lens` comes in two forms: (B,), every query of a row sees the first n keys (padding); and
 (B, Q), each query has its own n (causality: [1, 2, ..., T]). Where a query sees more than a first
-part, as a beam of a search does, a mask (B, Q, K) takes their place.
+part, as a beam of a search does, a mask (B, Q, K) takes their place. Sentences that are joined say
+with `Spans` where they end.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +18,23 @@ from torch.nn import functional as F
 VECTOR = 16
 """Numbers that a CPU computes with at once: over fewer, torch's softmax takes five times longer
 (what torch compiles does not)."""
+
+
+class Spans(NamedTuple):
+    """Of joined sentences, queries (M, H, E) and keys (K, H, E): the queries of the n-th span see
+    the keys of the n-th span, all or with `causal` those up to their own place."""
+
+    query_ends: Tensor
+    """(P + 1,) int32: where the spans of the queries begin, and the last one ends."""
+    key_ends: Tensor
+    """(P + 1,) int32."""
+    longest_query: int
+    longest_key: int
+    causal: bool
+
+
+Visible = Tensor | Spans
+"""What queries see, in any of these ways."""
 
 
 def may_attend(valid_lens: Tensor, keys: int) -> Tensor:

@@ -5,6 +5,9 @@ Training and search take one decoder path: `start` projects the memory and makes
 a step into a cache.
 """
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -21,8 +24,8 @@ NO_DROPOUT = Dropout(residual=0.0, attention=0.0, activation=0.0)
 
 
 class Transformer(nn.Module):
-    """forward: src (B, S), src_lens (B,), tgt_in (B, T) -> hidden (B, T, D), or (M, D) of both
-    sides' tokens in an `Unpadded` layout.
+    """forward: src (B, S), src_lens (B,), tgt_in (B, T) -> hidden (B, T, D), or (M, D) in layouts
+    without padding, which both sides have or neither.
 
     `project` makes logits of hidden vectors. `rates` and `attention` say how it runs; they are no
     part of the model.
@@ -38,7 +41,7 @@ class Transformer(nn.Module):
         super().__init__()
         assert config.src_vocab_size > 0, "a network needs the size of its source vocabulary"
         assert config.tgt_vocab_size > 0, "a network needs the size of its target vocabulary"
-        self.config, self.rate = config, rates.residual
+        self.config, self.rate, self.attention = config, rates.residual, attention
         scale, d_model = config.scale_embeddings, config.d_model
         self.src_embedding = TokenEmbedding(config.src_vocab_size, d_model, scale=scale)
         self.tgt_embedding = (
@@ -76,8 +79,9 @@ class Transformer(nn.Module):
         embedded = self.src_embedding(layout.tokens(src))  # (..., D)
         x = embedded + self.src_positions(layout.tokens(positions), src.shape[1])
         x = dropout(x, self.rate if self.training else 0.0)
-        for layer in self.encoder:
-            x = layer(x, src_lens, layout)
+        visible = layout.visible(src_lens, layout)
+        for layer in self._runnable(self.encoder):
+            x = layer(x, visible, layout)
         return lowered(self.encoder_norm(x))
 
     def start(
@@ -118,6 +122,7 @@ class Transformer(nn.Module):
         state: DecoderState,
         cross_weights: list[Tensor] | None = None,
         layout: Layout | None = None,
+        memory_layout: Layout | None = None,
     ) -> tuple[Tensor, DecoderState]:
         """tokens (R, T), the next T of every row -> hidden (R, T, D), or as the layout says, and
         the state after them.
@@ -129,12 +134,13 @@ class Transformer(nn.Module):
         steps = torch.arange(tokens.shape[1], device=tokens.device)
         positions = state.lengths[:, None] + steps  # (R, T)
         after = state.advance(positions)
-        visible = after.visible(positions)
+        visible = layout.visible(after.visible(positions), layout)
+        source = layout.visible(lens, memory_layout or layout)
         embedded = self.tgt_embedding(layout.tokens(tokens))  # (..., D)
         x = embedded + self.tgt_positions(layout.tokens(positions), after.used)
         x = dropout(x, self.rate if self.training else 0.0)
-        for layer, cache in zip(self.decoder, state.layers, strict=True):
-            x = layer(x, cache, positions, visible, after.used, lens, layout, cross_weights)
+        for layer, cache in zip(self._runnable(self.decoder), state.layers, strict=True):
+            x = layer(x, cache, positions, visible, after.used, source, layout, cross_weights)
         return self.decoder_norm(x), after
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -152,4 +158,14 @@ class Transformer(nn.Module):
     ) -> Tensor:
         memory = self.encode(src, src_lens, src_layout)
         state = self.start(memory, src_lens, layout=src_layout)
-        return self.decode(tgt_in, state, layout=tgt_layout)[0]
+        return self.decode(tgt_in, state, layout=tgt_layout, memory_layout=src_layout)[0]
+
+    def compile_layers(self) -> None:
+        """Compile the layers for training, one graph for all those of a kind."""
+        for layer in (*self.encoder, *self.decoder):
+            layer.compile(dynamic=True)
+
+    def _runnable(self, layers: nn.ModuleList) -> Iterable[Callable[..., Any]]:
+        """As a training step calls them, compiled if they are; a search calls what is compiled for
+        no shape of it."""
+        return layers if self.training else [layer.forward for layer in layers]

@@ -111,7 +111,7 @@ class TranslationModule(pl.LightningModule):
                 )
                 self.network = Transformer(config, rates=recipe.dropout, attention=recipe.attention)
             if recipe.compile:
-                self.network.compile(dynamic=True)  # the step's call; search runs as it is
+                self.network.compile_layers()
             self.config = self.network.config
             # Tables of sinusoids grow where they are needed, in each process for itself.
             derived = [name for name, _ in self.named_buffers()]
@@ -158,9 +158,9 @@ class TranslationModule(pl.LightningModule):
         rows, longest = self.data.largest_part
         if self.recipe.compile:
             # One graph for all batches of several pairs: torch takes for always equal what is equal
-            # in the first one, so these are numbers of heads that no network has. One for those of
-            # one pair.
-            self._try(uniform(29, 31, 37))
+            # in the first one, so these are numbers of heads that no network has, and of about as
+            # many tokens as it will see. One for those of one pair.
+            self._try(uniform(max(41, self.data.batch_tokens // 37), 31, 37))
             self._try(uniform(1, 31, 37))
         made = self.trainer.optimizers[0].state
         moments = [
@@ -339,8 +339,7 @@ class TranslationModule(pl.LightningModule):
         return torch.stack([self._validation_loss(half) for half in halves(batch)]).sum()
 
     def _whole_validation_loss(self, batch: Batch) -> Tensor:
-        # Compiled for training alone.
-        logits, said = token_logits(self.network, batch, self.network.forward)
+        logits, said = token_logits(self.network, batch)
         return cross_entropy_sum(logits, said[: batch.tokens])
 
     def on_validation_epoch_end(self) -> None:

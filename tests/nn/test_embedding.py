@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.testing import CompileCounter
 
 from seq2seq.config import PAD_ID, ModelConfig
 from seq2seq.nn.embedding import (
@@ -67,17 +66,6 @@ def test_a_table_that_another_thread_replaces_meanwhile_is_no_harm() -> None:
 
     found = Raced(CONFIG)(torch.arange(900), 900)
     torch.testing.assert_close(found, sinusoids(900, D))
-
-
-def test_a_table_that_grows_outside_or_is_too_short_compiles_no_graph_anew() -> None:
-    positions = SinusoidalPositions(CONFIG)
-    graphs = CompileCounter()
-    compiled = torch.compile(positions, dynamic=True, backend=graphs)
-    for end in (9, 1000, 8):
-        found = compiled(torch.arange(2 * end).view(2, end) % end, end)
-        torch.testing.assert_close(found, sinusoids(end, D).expand(2, -1, -1))
-        positions(torch.arange(3 * end), 3 * end)
-    assert graphs.frame_count == 1
 
 
 def test_a_grown_table_keeps_its_type_and_is_not_stored() -> None:

@@ -1,5 +1,7 @@
 """Without padding: the same numbers and gradients, and nothing is computed that stands for none."""
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,7 +21,9 @@ from networks import (
 from torch import Tensor
 
 from seq2seq.config import AttentionForm
-from seq2seq.nn.layout import Padded, Unpadded, room_for
+from seq2seq.nn import attention
+from seq2seq.nn.layout import REST, Joined, Layout, Padded, Unpadded, room_for
+from seq2seq.nn.masks import Spans
 
 E = 5
 LENS = torch.tensor([4, 1, S])
@@ -34,6 +38,30 @@ def unpadded(lens: Tensor, width: int) -> Unpadded:
     return Unpadded.of(lens, width, int(lens.sum()), H)
 
 
+def joined(lens: Tensor, width: int) -> Joined:
+    return Joined.of(lens, width, int(lens.sum()))
+
+
+def span_by_span(
+    query: Tensor, key: Tensor, value: Tensor, spans: Spans, dropout: float = 0.0
+) -> Tensor:
+    """What a GPU's kernel does, which knows no longer spans than it is told."""
+    assert not dropout
+    found = []
+    ends = (pairwise(each.tolist()) for each in (spans.query_ends, spans.key_ends))
+    for (start, end), (first, last) in zip(*ends, strict=True):
+        assert 0 < end - start <= spans.longest_query
+        assert 0 < last - first <= spans.longest_key
+        pair = key[first:last], value[first:last]
+        part, keys, values = (x.transpose(0, 1) for x in (query[start:end], *pair))
+        lens = torch.arange(end - start) + 1 if spans.causal else torch.tensor(last - first)
+        lens = lens.expand(query.shape[1], *lens.shape)
+        output = attention.dot_product_attention(part, keys, values, lens).output
+        found.append(output.transpose(0, 1))
+    assert sum(map(len, found)) == len(query)
+    return torch.cat(found)
+
+
 def inside(lens: Tensor, width: int) -> Tensor:
     return torch.arange(width) < lens[:, None]
 
@@ -46,6 +74,16 @@ def test_tokens_stand_one_after_the_other() -> None:
     ]
     assert found[: LENS.sum()].tolist() == expected
     assert len(found) > LENS.sum()
+    assert joined(LENS, S).tokens(ids)[: LENS.sum()].tolist() == expected
+
+
+def test_joined_sentences_end_where_the_next_begins_and_the_rest_is_the_last() -> None:
+    assert joined(LENS, S).ends.tolist() == [0, 4, 5, 12, REST]
+    for tokens in (REST - 1, REST, 4 * REST):
+        layout = joined(torch.tensor([tokens]), tokens)
+        assert layout.ends[-1] == len(layout.places) > tokens
+        assert layout.ends[-1] - tokens <= REST <= layout.longest
+        assert layout.ends[-1] % 8 == 0
 
 
 def test_heads_are_those_of_rows_and_come_back() -> None:
@@ -80,12 +118,18 @@ def test_gradients_go_back_to_where_they_came_from() -> None:
     assert torch.equal(found, Padded(B).split(rows, E))
 
 
+@pytest.mark.parametrize("of", [unpadded, joined])
 @every_form
 @every_variant
 @every_mode
 def test_a_network_without_padding_computes_and_learns_the_same(
-    settings: dict[str, Any], form: AttentionForm, training: bool
+    settings: dict[str, Any],
+    form: AttentionForm,
+    training: bool,
+    of: Callable[[Tensor, int], Layout],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(attention, "joined_attention", span_by_span)
     network = build(settings, form, training)
     (src, src_lens), tgt, tgt_lens = sentences(), targets(), torch.tensor([T, 2, 3])
     mask = inside(tgt_lens, T)
@@ -99,7 +143,7 @@ def test_a_network_without_padding_computes_and_learns_the_same(
         return wanted.detach(), torch.autograd.grad(loss, parameters, allow_unused=True)
 
     rows, expected = learned(network(src, src_lens, tgt)[mask])
-    sides = unpadded(src_lens, src.shape[1]), unpadded(tgt_lens, T)
+    sides = of(src_lens, src.shape[1]), of(tgt_lens, T)
     vectors, found = learned(network(src, src_lens, tgt, *sides))
     torch.testing.assert_close(vectors, rows)
     torch.testing.assert_close(found, expected)
