@@ -42,6 +42,7 @@ class Transformer(nn.Module):
         assert config.src_vocab_size > 0, "a network needs the size of its source vocabulary"
         assert config.tgt_vocab_size > 0, "a network needs the size of its target vocabulary"
         self.config, self.rate, self.attention = config, rates.residual, attention
+        self.compiled = False
         scale, d_model = config.scale_embeddings, config.d_model
         self.src_embedding = TokenEmbedding(config.src_vocab_size, d_model, scale=scale)
         self.tgt_embedding = (
@@ -162,10 +163,13 @@ class Transformer(nn.Module):
 
     def compile_layers(self) -> None:
         """Compile the layers for training, one graph for all those of a kind."""
+        self.compiled = True
         for layer in (*self.encoder, *self.decoder):
             layer.compile(dynamic=True)
 
     def _runnable(self, layers: nn.ModuleList) -> Iterable[Callable[..., Any]]:
-        """As a training step calls them, compiled if they are; a search calls what is compiled for
-        no shape of it."""
-        return layers if self.training else [layer.forward for layer in layers]
+        """Layers that are compiled are so for training; a search, whose shapes they were not
+        compiled for, takes them as they are."""
+        if self.training or not self.compiled:
+            return layers
+        return [layer.forward for layer in layers]

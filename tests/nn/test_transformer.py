@@ -1,6 +1,6 @@
 """One decoder path: however the tokens come, and whoever else is in the batch, the same numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,31 @@ def test_training_and_evaluation_mean_the_same(settings: dict[str, Any]) -> None
     (src, lens), tgt = sentences(), targets()
     network = build(settings, training=True)
     assert network(src, lens, tgt).equal(network.eval()(src, lens, tgt))
+
+
+def test_layers_are_compiled_for_training_and_not_for_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = list[str]()
+
+    def pretended(call: Callable[..., Tensor], *, dynamic: bool) -> Callable[..., Tensor]:
+        def run(*inputs: Any) -> Tensor:
+            compiled.append(type(call.__self__).__name__)  # type: ignore[attr-defined]
+            return call(*inputs)
+
+        assert dynamic
+        return run
+
+    monkeypatch.setattr(torch, "compile", pretended)
+    (src, lens), tgt = sentences(), targets()
+    network = build({}, training=True)
+    expected = network(src, lens, tgt)
+    network.compile_layers()
+    assert network(src, lens, tgt).equal(expected)
+    assert compiled == ["EncoderLayer", "DecoderLayer", "DecoderLayer"]
+    assert network.eval()(src, lens, tgt).equal(expected)
+    in_chunks(network, tgt, begin(network, src, lens), [1] * T)
+    assert len(compiled) == 3
 
 
 @every_form
