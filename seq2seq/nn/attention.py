@@ -87,9 +87,9 @@ def joined_attention(
         spans.key_ends,
         spans.longest_query,
         spans.longest_key,
-        dropout,
-        spans.causal,
-        False,
+        dropout_p=dropout,
+        is_causal=spans.causal,
+        return_debug_mask=False,
     )[0]
     return output
 
@@ -124,17 +124,18 @@ def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
 def takes_joined(
     device: torch.device, dtype: torch.dtype, head_dim: int, form: AttentionForm
 ) -> bool:
-    """Whether attention is computed of joined sentences: fast, in half precision, and on an NVIDIA
-    GPU since Ampere."""
+    """Whether attention is computed of joined sentences: in the fast form and in half precision, on
+    an NVIDIA GPU since Ampere, of heads that torch's kernel has on all of them."""
     return (
         form_on(device, form) == "fast"
         and device.type == "cuda"
         and torch.version.hip is None
+        and torch.backends.cuda.is_flash_attention_available()
         and torch.backends.cuda.flash_sdp_enabled()
         and torch.cuda.get_device_capability(device) >= (8, 0)
         and dtype in (torch.bfloat16, torch.float16)
         and head_dim % 8 == 0
-        and head_dim <= 256
+        and head_dim <= 192
     )
 
 

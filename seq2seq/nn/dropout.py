@@ -10,8 +10,8 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
     On a CPU torch draws one Bernoulli number an element; here eight elements share one 64-bit
     draw, a byte each. The rate is therefore rounded to n / 256. Torch compares bytes ten times
-    faster with bytes than with one number, and converts them six times faster than booleans. A
-    network that is compiled draws as torch does, in the same kernel as what is around.
+    faster with bytes than with one number, and converts them six times faster than booleans.
+    Layers that are compiled draw as torch does, in the same kernel as what is around.
     """
     if rate == 0:
         return x

@@ -1,6 +1,6 @@
 """How the vectors of a batch's tokens lie in memory.
 
-Attention looks at them as (B, H, N, E), sentence by sentence. To all other layers each is a vector
+Attention looks at them sentence by sentence, as (B, H, N, E). To all other layers each is a vector
 for itself, so they take any number of them in any order: a search has them in rows that are filled
 up, `Padded`; training leaves the padding out, `Unpadded`, and where attention needs none either,
 `Joined`.
@@ -21,10 +21,11 @@ class Layout(Protocol):
         """What stands at the positions of rows, (R, N) -> (...)."""
 
     def split(self, x: Tensor, head_dim: int) -> Tensor:
-        """(..., H * E) -> (B, H, N, E); by width, so a shard with fewer heads runs the same."""
+        """(..., H * E) -> (B, H, N, E), or joined (M, H, E); by width, so a shard with fewer heads
+        runs the same."""
 
     def merge(self, heads: Tensor) -> Tensor:
-        """(B, H, N, E) -> (..., H * E)."""
+        """What `split` gives -> (..., H * E)."""
 
     def visible(self, valid_lens: Tensor, keys: "Layout") -> Visible:
         """Lengths or a mask in the way that attention takes them, of queries that lie as said here

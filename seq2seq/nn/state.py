@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 @dataclass
 class LayerState:
-    """One decoder layer's keys and values."""
+    """One decoder layer's keys and values; in training they may be (K, H, E), joined."""
 
     memory_keys: Tensor
     """(B, H, S, E): of the source, projected once."""

@@ -162,7 +162,7 @@ class Transformer(nn.Module):
         return self.decode(tgt_in, state, layout=tgt_layout, memory_layout=src_layout)[0]
 
     def compile_layers(self) -> None:
-        """Compile the layers for training, one graph for all those of a kind."""
+        """Compile the layers for training; those of a kind share their graphs."""
         self.compiled = True
         for layer in (*self.encoder, *self.decoder):
             layer.compile(dynamic=True)

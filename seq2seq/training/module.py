@@ -158,9 +158,10 @@ class TranslationModule(pl.LightningModule):
         rows, longest = self.data.largest_part
         if self.recipe.compile:
             # One graph for all batches of several pairs: torch takes for always equal what is equal
-            # in the first one, so these are numbers of heads that no network has, and of about as
-            # many tokens as it will see. One for those of one pair.
-            self._try(uniform(max(41, self.data.batch_tokens // 37), 31, 37))
+            # in the first one, so these are numbers of heads that no network has: an odd multiple
+            # of 23, of about the size that is to come. One for those of one pair.
+            usual = min(self.data.batch_pairs, self.data.batch_tokens // 37)
+            self._try(uniform(23 + max(0, usual - 23) // 46 * 46, 31, 37))
             self._try(uniform(1, 31, 37))
         made = self.trainer.optimizers[0].state
         moments = [

@@ -42,7 +42,7 @@ class Recipe:
     attention: AttentionForm = "auto"
     """Form of attention: folded (the textbook's) or fast (fused); equal but for rounding."""
     compile: bool = False
-    """Compile the network with torch.compile, which takes minutes; slower on a CPU."""
+    """Compile each kind of layer with torch.compile, which takes half a minute; slower on a CPU."""
 
     def __post_init__(self) -> None:
         check_kinds("training", self)

@@ -62,6 +62,26 @@ def span_by_span(
     return torch.cat(found)
 
 
+def test_joined_attention_asks_a_gpu_for_what_it_has() -> None:
+    """On torch's meta device, which knows what the kernel takes."""
+    sides = [joined(lens, S) for lens in (torch.tensor([3, 1]), torch.tensor([7, 2]))]
+    query, key, value = (
+        torch.empty(len(side.places), H, 8, dtype=torch.bfloat16, device="meta", requires_grad=True)
+        for side in (sides[0], sides[1], sides[1])
+    )
+    spans = sides[0].visible(torch.tensor([7, 2]), sides[1])
+    assert isinstance(spans, Spans)
+    assert not spans.causal
+    spans = spans._replace(
+        query_ends=spans.query_ends.to("meta"), key_ends=spans.key_ends.to("meta")
+    )
+    found = attention.joined_attention(query, key, value, spans, 0.1)
+    assert found.shape == query.shape
+    found.sum().backward()
+    assert value.grad is not None
+    assert value.grad.shape == value.shape
+
+
 def inside(lens: Tensor, width: int) -> Tensor:
     return torch.arange(width) < lens[:, None]
 
