@@ -13,7 +13,7 @@ from seq2seq.config import one_of
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.formats import SOURCES
 from seq2seq.model_card import front_matter
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_folder import SavedModel, find_model, read_description
 from seq2seq.provenance import CARD, File, Provenance, sha256_of
 
 
@@ -39,10 +39,19 @@ def read(path: Path, name: str | None = None) -> SavedModel:
     else:
         one_of("--from", name, SOURCES)
     if name is None:
-        raise ModelFolderError(f"{path} is in none of the known formats: {', '.join(SOURCES)}.")
+        raise ModelFolderError(_unknown(path))
     source = _module(name)
     saved = source.read(path)
     return replace(saved, provenance=_provenance(path, name, source.weight_files(path)))
+
+
+def _unknown(path: Path) -> str:
+    """Why there is nothing to convert."""
+    try:
+        read_description(find_model(path))
+    except ModelFolderError:
+        return f"{path} is in none of the known formats: {', '.join(SOURCES)}."
+    return f"{path} holds a model of ours already; commands take it as it is."
 
 
 def _provenance(path: Path, name: str, weights: Sequence[Path]) -> Provenance:

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from test_translator import random_network, subwords
 
 from seq2seq.cli import main
+from seq2seq.model_folder import SavedModel, save_model
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -31,3 +33,12 @@ def test_what_cannot_be_converted_is_one_line(
     assert f"{output} is there already" in said(capsys, source, output)
     below = output / "note" / "x"
     assert f"{below} cannot be written: Not a directory." in said(capsys, source, below)
+
+
+def test_a_model_of_ours_need_not_be_converted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(SavedModel(random_network(), subwords(), subwords()), tmp_path / "run" / "model")
+    for place in (tmp_path / "run", tmp_path / "run" / "model"):
+        assert f"{place} holds a model of ours already" in said(capsys, place, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
