@@ -1,6 +1,7 @@
 """The flags that say how translations are searched for, and the settings that they make."""
 
 import argparse
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -68,7 +69,20 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def search_config(args: argparse.Namespace) -> SearchConfig:
-    """What the flags ask for."""
+    """What the flags ask for; ConfigError names them, not the settings that they make."""
+    try:
+        return _asked_for(args)
+    except ConfigError as error:
+        raise ConfigError(re.sub(r"search\.([a-z_.]*[a-z])", _flag, str(error))) from None
+
+
+def _flag(setting: re.Match[str]) -> str:
+    """The flag of `search.NAME`."""
+    name = setting[1].removeprefix("sampling.").replace(".", "-").replace("_", "-")
+    return "--sample" if name == "sampling" else f"--{name}"
+
+
+def _asked_for(args: argparse.Namespace) -> SearchConfig:
     diversity, sampling = _given(Diversity, args), _given(Sampling, args)
     if "strength" in diversity and diversity.get("groups", 1) == 1:
         raise ConfigError(

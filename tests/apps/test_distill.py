@@ -241,7 +241,7 @@ def test_a_distillation_killed_in_the_middle_goes_on_to_the_same_rows(
         (["train.en", "--resume"], "--resume goes on with a file: name it with --output"),
         (["train.en", "train.de", "--closest", "bleu"], "--closest bleu needs a choice"),
         (["train.en", "--closest", "bleu", "--n-best", "2"], "--closest bleu needs references"),
-        (["train.en", "--n-best", "4"], "search.n_best=4 is more than search.beam=3"),
+        (["train.en", "--n-best", "4"], "--n-best=4 is more than --beam=3"),
         (["pipe"], "pipe is a pipe; it is read twice, so write it to a file first"),
         (["train.en", "--batch-tokens", "0"], "--batch-tokens=0 is out of range"),
     ],
