@@ -36,6 +36,7 @@ class LayerState:
         Without a cache they are returned as they come, so that autograd sees nothing in place.
         """
         if self.keys is None or self.values is None:
+            assert used == positions.shape[1], "a state without a cache decodes only once"
             return keys, values
         self.keys, self.values = with_room(self.keys, used, 2), with_room(self.values, used, 2)
         width = self.keys.shape[3]
@@ -94,8 +95,6 @@ class DecoderState:
 
     def advance(self, positions: Tensor) -> "DecoderState":
         """The state after tokens at `positions` (R, T); the caches are shared."""
-        cached = all(layer.keys is not None for layer in self.layers)
-        assert cached or self.used == 0, "a state without a cache decodes only once"
         steps = positions.shape[1]
         after = replace(self, lengths=self.lengths + steps, used=self.used + steps)
         if self.width > 1:

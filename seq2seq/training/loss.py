@@ -83,11 +83,10 @@ class _SlicedLoss(torch.autograd.Function):
         count = passes * len(wanted)
         real = logits[:count].view(passes, -1, vocab)  # (P, N, V)
         share = 1 / (passes * unit)  # of a token's loss in what is returned
-        at_once = logits.dtype != torch.float16
         size = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
         total = logits.new_zeros((), dtype=torch.float32)
         on, off = 1 - label_smoothing, label_smoothing / vocab  # q is off everywhere, plus on
-        scale = share if at_once else 1.0
+        scale = 1.0 if logits.dtype == torch.float16 else share  # of the gradient, for now
         lowest = torch.full_like(total, -off * scale)
         widens = logits.device.type != "cpu"  # kernels of a GPU convert what they read
         for part, tokens in zip(real.split(size, dim=1), wanted.split(size), strict=True):
@@ -95,7 +94,7 @@ class _SlicedLoss(torch.autograd.Function):
             own = part if widens and not r_drop else part.float()  # (P, size, V)
             p = own.softmax(dim=-1, dtype=torch.float32)
             highest = p.amax(dim=-1, keepdim=True)
-            log_sum = own.amax(dim=-1, keepdim=True).float() - highest.log()  # (P, size, 1)
+            log_sum = own.amax(dim=-1, keepdim=True) - highest.log()  # (P, size, 1)
             loss = log_sum - on * own.gather(-1, gold).float()
             loss -= off * own.sum(dim=-1, keepdim=True, dtype=torch.float32)
             apart = None
