@@ -71,8 +71,10 @@ def _kept_by(args: argparse.Namespace) -> list[Path]:
     if args.best is not None:
         which, count, find = "best", args.best, best_checkpoints
     kept = find(args.run)
+    if not kept:
+        raise ConfigError(f"{args.run / 'checkpoints'} holds no checkpoints to average.")
     if count is None:
-        count = min(5, max(1, len(kept)))
+        count = min(5, len(kept))
     at_least(f"--{which}", count, 1)
     if len(kept) < count:
         raise ConfigError(

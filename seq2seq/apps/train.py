@@ -34,6 +34,7 @@ from seq2seq.apps.train_settings import (
     check_groups,
     check_run,
     check_seed,
+    check_tie,
     check_trainer,
     follow_origin,
 )
@@ -61,6 +62,7 @@ from seq2seq.training.checkpoints import (
     written_whole,
 )
 from seq2seq.training.choice import ModelChoice
+from seq2seq.training.compatibility import check_architecture
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.hardware import precision_for
@@ -86,7 +88,19 @@ LONGEST_ERROR = 600
 
 
 class OneLineParser(LightningArgumentParser):
-    """A parser that tells a mistake of the user in one line."""
+    """A parser that tells a mistake of the user in one line, and the file that it is in."""
+
+    _reading: str | os.PathLike[str] | None = None
+
+    def parse_path(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Namespace:
+        self._reading = path
+        try:
+            settings: Namespace = super().parse_path(path, *args, **kwargs)
+            return settings
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} is no UTF-8 text; expected YAML in UTF-8.") from None
+        finally:
+            self._reading = None
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # inside, of one of the types that a setting may have
@@ -98,6 +112,9 @@ class OneLineParser(LightningArgumentParser):
                 f"--{setting}.{name}.{field} alone is no corpus; give it as a whole: "
                 f"--{setting}.{name} '{{src: FILE, tgt: FILE}}'"
             )
+        if self._reading is not None:
+            message = f"{self._reading}: {message}"
+        message = message.replace(' in "<unicode string>",', " in")
         command, words = self.prog.replace(" [options]", ""), " ".join(message.split())
         if len(words) > LONGEST_ERROR:  # it may quote a file that was taken for a configuration
             words = f"{words[: LONGEST_ERROR // 2]} ... {words[-LONGEST_ERROR // 2 :]}"
@@ -169,12 +186,6 @@ class TranslationCLI(LightningCLI):
         parser.link_arguments("run", "trainer.default_root_dir")
         parser.link_arguments("seed_everything", "data.seed")
 
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        try:
-            super().parse_arguments(parser, args)
-        except UnicodeDecodeError:
-            raise ConfigError("a configuration is no UTF-8 text; expected YAML in UTF-8.") from None
-
     def _parse_ckpt_path(self) -> None:
         """Nothing: settings on the command line win over a checkpoint's."""
 
@@ -198,6 +209,9 @@ class TranslationCLI(LightningCLI):
                     f"a fit starts from --init_from."
                 )
             settings.ckpt_path = start_of_fit(settings.ckpt_path, run)
+            architecture = ModelConfig(**settings.model)
+            if settings.init_from is None:
+                check_tie(architecture, settings.data.subwords)
         else:
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
@@ -206,6 +220,7 @@ class TranslationCLI(LightningCLI):
             origin = find_model(settings.init_from)
             config, *codes = read_description(origin)
             if self.subcommand == "fit":
+                check_architecture(architecture, config, settings.init_from)
                 follow_origin(settings, config, origin)
             for side, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
                 settings.data[side] = settings.data[side] or code

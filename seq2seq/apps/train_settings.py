@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jsonargparse import Namespace
 
-from seq2seq.config import ModelConfig, SubwordConfig, at_least
+from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError
@@ -133,6 +133,12 @@ def check_average(training: Namespace, trainer: Namespace) -> None:
             f"training.ema={training.ema} is kept where its validation BLEU is the best, but "
             f"trainer.limit_val_batches=0 leaves out all validation; leave out one of the two."
         )
+
+
+def check_tie(model: ModelConfig, subwords: Namespace) -> None:
+    """Raise ConfigError where one matrix would serve two vocabularies, before they are trained."""
+    if model.shares_languages and not subwords.joint:
+        raise cannot_share(model.tie, "with data.subwords.joint=false each has its own subwords")
 
 
 def follow_origin(settings: Namespace, config: ModelConfig, origin: Path) -> None:

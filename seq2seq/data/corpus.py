@@ -138,8 +138,8 @@ def _two_files(files: CorpusFiles, src_lang: str, tgt_lang: str) -> tuple[str, s
     choices = ", ".join(there)
     if not (src_lang and tgt_lang):
         raise ConfigError(
-            f"path={files.path} leaves a choice of {choices}: set data.src_lang and data.tgt_lang, "
-            f"which are {src_lang!r} and {tgt_lang!r}."
+            f"path={files.path} leaves a choice of {choices}: set src_lang and tgt_lang, which are "
+            f"{src_lang!r} and {tgt_lang!r}."
         )
     chosen = []
     for lang in (src_lang, tgt_lang):

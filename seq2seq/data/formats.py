@@ -122,7 +122,7 @@ def read_tmx(path: str, sides: Sides) -> Iterator[Pair]:
     """TMX 1.4: of every translation unit the variants in the two languages, if it has both."""
     if not (sides.src_lang and sides.tgt_lang):
         raise ConfigError(
-            f"{path} may hold many languages: set data.src_lang and data.tgt_lang, which are "
+            f"{path} may hold many languages: set src_lang and tgt_lang, which are "
             f"{sides.src_lang!r} and {sides.tgt_lang!r}."
         )
     units = (

@@ -126,7 +126,7 @@ def test_a_language_without_a_file_is_told_with_the_files_there_are(tmp_path: Pa
 def test_many_text_files_without_languages_ask_for_them(
     tmp_path: Path, langs: dict[str, str]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"set data\.src_lang and data\.tgt_lang.* ''"):
+    with pytest.raises(ConfigError, match=r"set src_lang and tgt_lang.* ''"):
         list(stream_pairs(CorpusFiles(path=stem(tmp_path)), **langs))
 
 

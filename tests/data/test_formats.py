@@ -304,7 +304,7 @@ def test_a_tmx_without_the_pair_of_languages_is_told_with_those_that_it_has(tmp_
 
 @pytest.mark.parametrize("langs", [{}, {"src_lang": "en"}, {"tgt_lang": "de"}], ids=" ".join)
 def test_a_tmx_asks_for_languages_that_are_not_set(tmp_path: Path, langs: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=r"a\.tmx .* set data\.src_lang and data\.tgt_lang.* ''"):
+    with pytest.raises(ConfigError, match=r"a\.tmx .* set src_lang and tgt_lang.* ''"):
         list(stream_pairs(CorpusFiles(path=str(tmp_path / "a.tmx")), **langs))
 
 

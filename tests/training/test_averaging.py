@@ -214,3 +214,12 @@ def test_what_cannot_be_averaged_is_one_line(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert message in said
+
+
+def test_a_run_without_checkpoints_is_told_so(
+    weights: dict[str, dict[str, Tensor]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in Path("run/checkpoints").iterdir():
+        path.unlink()
+    assert main(["average", "run"]) == 2
+    assert capsys.readouterr().err == "error: run/checkpoints holds no checkpoints to average.\n"

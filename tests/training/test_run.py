@@ -324,8 +324,34 @@ def test_a_configuration_that_is_no_text_is_one_line(
     Path("latin.yaml").write_bytes("run: français\n".encode("latin-1"))
     assert run("fit", "--config", "latin.yaml") == 2
     assert capsys.readouterr().err == (
-        "error: a configuration is no UTF-8 text; expected YAML in UTF-8.\n"
+        "error: latin.yaml is no UTF-8 text; expected YAML in UTF-8.\n"
     )
+
+
+def test_a_mistake_in_a_configuration_is_told_with_its_file(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("fine.yaml").write_text("training: {lr: 0.001}")
+    for content, said in (
+        ("data:\n  train: {src: [", "while parsing a flow node"),
+        ("training: {lr: fast}", "training.lr"),
+        ("nonsense", "nonsense"),
+    ):
+        Path("wrong.yaml").write_text(content)
+        with pytest.raises(SystemExit, match="2"):
+            run("fit", "--config", "fine.yaml", "--config", "wrong.yaml")
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: wrong.yaml: ")
+        assert said in line
+        assert "unicode string" not in line
+
+
+def test_one_matrix_for_two_vocabularies_is_refused_before_train_is_stored(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(data__subwords__joint=False, model__tie="all")) == 2
+    assert "model.tie=all shares one matrix" in capsys.readouterr().err
+    assert not Path("cache").exists()
 
 
 @pytest.mark.parametrize(
