@@ -16,6 +16,8 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
 AttentionForm = Literal["auto", "folded", "fast"]
 """Which of two equal computations of attention runs; a run-time choice, never stored."""
+MOST_SUBWORDS = 1_000_000
+"""No sentence is longer, so no bound on lengths needs to be."""
 RERANK_WEIGHT = 0.2
 """How much say a model of the other direction has: best on the validation set of Multi30k, see
 docs/results.md."""
@@ -197,7 +199,8 @@ class Sampling:
     """Translations are drawn at random, `search.n_best` of them, instead of searched for.
 
     Random numbers follow from the seed and the number of the sentence in the input, so the batch
-    that a sentence is in has no say in its translations.
+    that a sentence is in has no say in its translations (but in those of the libraries that a model
+    may be exported to, which draw for a batch).
     """
 
     temperature: float = 1.0
@@ -275,13 +278,13 @@ class SearchConfig:
         at_least("search.n_best", self.n_best, 1)
         at_least("search.alpha", self.alpha, 0, 10)
         at_least("search.coverage_penalty", self.coverage_penalty, 0, 100)
-        at_least("search.min_target_length", self.min_target_length, 0)
-        at_least("search.max_length_ratio", self.max_length_ratio, 0)
-        at_least("search.max_length_offset", self.max_length_offset, 1)
+        at_least("search.min_target_length", self.min_target_length, 0, MOST_SUBWORDS)
+        at_least("search.max_length_ratio", self.max_length_ratio, 0, MOST_SUBWORDS)
+        at_least("search.max_length_offset", self.max_length_offset, 1, MOST_SUBWORDS)
         at_least("search.no_repeat_ngram", self.no_repeat_ngram, 0)
         at_least("search.repetition_penalty", self.repetition_penalty, 1, 100)
         if self.max_target_length is not None:
-            at_least("search.max_target_length", self.max_target_length, 1)
+            at_least("search.max_target_length", self.max_target_length, 1, MOST_SUBWORDS)
             if self.min_target_length > self.max_target_length:
                 raise ConfigError(
                     f"search.min_target_length={self.min_target_length} is more than "

@@ -9,8 +9,7 @@ class Translation(NamedTuple):
 
     text: str
     score: float
-    """Log-probability over the length penalty; of what minimum Bayes risk has chosen, the expected
-    utility."""
+    """The search's, see `Hypothesis`; of what minimum Bayes risk has chosen, expected utility."""
     tokens: Sequence[int] | None = None
     """The subwords that the model said, without end token; None where nobody kept them."""
     pieces: int = 1

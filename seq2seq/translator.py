@@ -236,7 +236,8 @@ class Translator:
         text = join([self.tgt_subwords.decode(each.tokens) for each in hypotheses])
         if len(hypotheses) == 1:
             return Translation(text, hypotheses[0].score, hypotheses[0].tokens)
-        # As if it had been said at once: the sum of all log-probabilities over one penalty.
+        # As if it had been said at once: where scores are log-probabilities over the penalty, their
+        # sum over one penalty.
         lengths = [len(each.tokens) + 1 for each in hypotheses]
         penalties = [length_penalty(length, self.config) for length in lengths]
         total = sum(each.score * p for each, p in zip(hypotheses, penalties, strict=True))

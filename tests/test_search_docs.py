@@ -103,6 +103,10 @@ def test_the_flags_do_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> 
         (["--diversity-groups", "2"], "--beam=5 .* --diversity-groups=2 .* e.g. 6"),
         (["--sample", "--top-p", "2"], "--top-p=2.0 "),
         (["--sample", "--diversity-groups", "2"], "--diversity-groups=2 .* but --sample has none"),
+        (
+            ["--engine", "huggingface", "--coverage-penalty", "1"],
+            ".* --coverage-penalty=1.0: not",
+        ),
         (["--no-repeat-ngram", "-1"], "--no-repeat-ngram=-1 is out of range; "),
         (["--prefix", "test.en"], "test.en has 6 lines but .*begin.de has 7; line n of one must"),
         (["--prefix", "nowhere.de"], "nowhere.de does not exist"),

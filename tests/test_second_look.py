@@ -129,7 +129,7 @@ def test_of_a_blank_line_nothing_was_said_so_nothing_is_scored() -> None:
 
 def test_alignments_are_those_of_the_weights_in_the_words_of_both_texts() -> None:
     network = random_network(3)
-    sentences, said = ["kare tosu\u00a0mino", *TEXTS[5:12]], ["mino kare", *TEXTS[40:47]]
+    sentences, said = ["kare tosu\u00a0mino", *TEXTS[5:12]], ["mino\u00a0kare", *TEXTS[40:47]]
     found = translator_of(network, batch_tokens=40).align(sentences, said)
     for sentence, text, links in zip(sentences, said, found, strict=True):
         src, tgt = subwords().encode(sentence), subwords().encode(text)

@@ -25,12 +25,14 @@ load_seconds = time.perf_counter() - begin
 
 
 def translate(texts: list[str]) -> list[str]:
+    sources = pieces.encode(texts, out_type=str)
     found = translator.translate_batch(
-        pieces.encode(texts, out_type=str),
+        sources,
         beam_size=beam,
         max_batch_size=batch_tokens,
         batch_type="tokens",
         min_decoding_length=0,
+        max_decoding_length=2 * max(map(len, sources)) + 10,
     )
     return [pieces.decode(each.hypotheses[0]) for each in found]
 

@@ -54,13 +54,17 @@ with torch.inference_mode():
     translate(lines[:50])
     seconds, translations = min(timed(lines) for _ in range(2))
     latencies = [timed([line])[0] for line in lines[:alone]]
+if device.startswith("cuda"):
+    memory = torch.cuda.max_memory_allocated()
+else:
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(
     json.dumps(
         {
             "load_seconds": load_seconds,
             "seconds": seconds,
             "latencies": latencies,
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak_memory_bytes": memory,
             "translations": translations,
         }
     )

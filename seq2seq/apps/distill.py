@@ -23,14 +23,14 @@ from tqdm import tqdm
 from seq2seq.apps import mbr
 from seq2seq.apps.corpus_flags import add_corpus_flags, corpus_files
 from seq2seq.apps.engine_flags import (
-    SAME_TRANSLATIONS,
     add_engine_flags,
     check_engine_flags,
     load_translator,
+    same_translations,
 )
 from seq2seq.apps.output_flags import add_output_flags, check_output_flags, made_with, opened
 from seq2seq.apps.rows import decimal
-from seq2seq.apps.search_flags import add_search_flags, search_config
+from seq2seq.apps.search_flags import add_search_flags, search_config, told_as_flags
 from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import read_lines, refuse_pipe
@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_search_flags(parser)
 
 
+@told_as_flags()
 def run(args: argparse.Namespace) -> None:
     """Read the corpus to its end, which may have a mistake; then translate it."""
     check_engine_flags(args)
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     utility = mbr.utility_for(args.closest, args.model) if args.closest else None
     distillation = Distillation(translator, utility)
     inputs = dict(zip(("src", "tgt"), args.corpus, strict=False))
-    settings = made_with(args, inputs, SAME_TRANSLATIONS | {"corpus"})
+    settings = made_with(args, inputs, same_translations(args) | {"corpus"})
     with opened(args, settings, number_column=LINE_COLUMN) as output:
         _distill(args, distillation, output, lines)
         if args.output is not None:

@@ -14,8 +14,15 @@ from seq2seq.sentence import TooLong
 if TYPE_CHECKING:
     from seq2seq.translator import Translator
 
-SAME_TRANSLATIONS = {"batch_tokens", "device", "workers"}
-"""Those that have no say in what is written: --resume may change them."""
+DRAW_FOR_A_BATCH = {"ctranslate2", "huggingface"}
+"""Engines whose samples depend on it."""
+
+
+def same_translations(args: argparse.Namespace) -> set[str]:
+    """The flags that have no say in what is written: --resume may change them."""
+    if args.sample and args.engine in DRAW_FOR_A_BATCH:
+        return set()
+    return {"batch_tokens", "device", "workers"}
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:

@@ -32,6 +32,7 @@ from seq2seq.apps.rows import (
     json_row,
     token_fields,
 )
+from seq2seq.apps.search_flags import told_as_flags
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
 from seq2seq.data.lines import check_aligned
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
 
 
+@told_as_flags()
 def run(args: argparse.Namespace) -> None:
     """Read and write a block at a time."""
     at_least("--batch-tokens", args.batch_tokens, 1)

@@ -2,6 +2,8 @@
 
 import argparse
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -68,21 +70,23 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
     flag("--seed", metavar="N", type=int, help="of the draws (default: 1)")
 
 
-def search_config(args: argparse.Namespace) -> SearchConfig:
-    """What the flags ask for; ConfigError names them, not the settings that they make."""
+@contextmanager
+def told_as_flags() -> Iterator[None]:
+    """What is wrong with a search is told with the flags that ask for it, not with settings."""
     try:
-        return _asked_for(args)
+        yield
     except ConfigError as error:
-        raise ConfigError(re.sub(r"search\.([a-z_.]*[a-z])", _flag, str(error))) from None
+        raise ConfigError(re.sub(r"\bsearch\.([a-z_.]*[a-z])", _flag, str(error))) from None
 
 
 def _flag(setting: re.Match[str]) -> str:
     """The flag of `search.NAME`."""
     name = setting[1].removeprefix("sampling.").replace(".", "-").replace("_", "-")
-    return "--sample" if name == "sampling" else f"--{name}"
+    return {"sampling": "--sample", "diversity": "--diversity-groups"}.get(name, f"--{name}")
 
 
-def _asked_for(args: argparse.Namespace) -> SearchConfig:
+def search_config(args: argparse.Namespace) -> SearchConfig:
+    """What the flags ask for."""
     diversity, sampling = _given(Diversity, args), _given(Sampling, args)
     if "strength" in diversity and diversity.get("groups", 1) == 1:
         raise ConfigError(

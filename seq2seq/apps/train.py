@@ -339,7 +339,7 @@ def _quiet_lightning() -> None:
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
         logging.getLogger(name).addFilter(
-            lambda record: not re.search("litlogger|litmodels|`weights_only`", record.getMessage())
+            lambda record: not re.search("litlogger|litmodels", record.getMessage())
         )
     for pattern in (
         ".*does not have many workers.*",
@@ -363,6 +363,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         TranslationCLI()
     except MisconfigurationException as error:
         raise ConfigError(str(error)) from None
+    except RuntimeError as error:  # of the library through which processes talk
+        if not re.search("(closed|reset) by peer", str(error)):
+            raise
+        raise ConfigError("another process of this run has ended; it says why.") from None
     except SystemExit as end:
         if isinstance(end.__context__, KeyboardInterrupt):  # Lightning has no status for it
             raise KeyboardInterrupt from None

@@ -24,10 +24,10 @@ from tqdm import tqdm
 from seq2seq.apps import mbr
 from seq2seq.apps.attention import MOST_SENTENCES, draw_attention, examples_of
 from seq2seq.apps.engine_flags import (
-    SAME_TRANSLATIONS,
     add_engine_flags,
     check_engine_flags,
     load_translator,
+    same_translations,
 )
 from seq2seq.apps.output_flags import (
     add_format_flag,
@@ -39,7 +39,7 @@ from seq2seq.apps.output_flags import (
 )
 from seq2seq.apps.prefixes import begun_with
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
-from seq2seq.apps.search_flags import add_search_flags, search_config
+from seq2seq.apps.search_flags import add_search_flags, search_config, told_as_flags
 from seq2seq.apps.term_flags import Requirements, add_term_flags, check_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.lines import check_aligned, decode_lines, is_pipe, open_bytes, read_lines
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 256
 """Lines whose translations are looked at again together."""
-SAME_OUTPUT = SAME_TRANSLATIONS | {"verify", "attention"}
-"""Settings that have no say in what is written: --resume may change them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_term_flags(parser)
 
 
+@told_as_flags()
 def run(args: argparse.Namespace) -> int:
     """Translate while reading and writing."""
     check_engine_flags(args)
@@ -117,10 +116,13 @@ def run(args: argparse.Namespace) -> int:
     from seq2seq.verification import Sample
 
     sample = Sample(args.verify)
-    settings = made_with(args, {"input": args.input}, SAME_OUTPUT)
+    same = same_translations(args) | {"verify", "attention"}
+    settings = made_with(args, {"input": args.input}, same)
     number_column = 0 if args.n_best > 1 and output_format(args) == "text" else None
     with opened(args, settings, number_column=number_column) as output:
-        _translate(args, translator, output, sample)
+        drawn = _translate(args, translator, output, sample)
+    if args.attention is not None:
+        _draw(args.attention, translator, drawn)
     return _verify(sample, translator)
 
 
@@ -164,7 +166,8 @@ def _line_count(path: str | None) -> int | None:
 
 def _translate(
     args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
-) -> None:
+) -> list[tuple[str, "Translation"]]:
+    """Write all translations; the first ones, of which attention may be drawn."""
     if args.attention is not None and output.done:
         raise ConfigError(
             f"--attention {args.attention} draws the first sentences, which are finished; leave it "
@@ -219,16 +222,16 @@ def _translate(
             f"(see --max-length and --too-long)",
             file=sys.stderr,
         )
-    if args.attention is not None and not drawn:
-        print(
-            f"--attention {args.attention} is not written: no sentence was translated",
-            file=sys.stderr,
-        )
-    elif args.attention is not None:
-        texts = [text for text, _ in drawn]
-        maps = translator.attention(texts, [said for _, said in drawn])
-        content = draw_attention(examples_of(texts, maps), args.attention)
-        write("--attention", args.attention, content)
+    return drawn
+
+
+def _draw(path: Path, translator: "Translator", drawn: list[tuple[str, "Translation"]]) -> None:
+    if not drawn:
+        print(f"--attention {path} is not written: no sentence was translated", file=sys.stderr)
+        return
+    texts = [text for text, _ in drawn]
+    maps = translator.attention(texts, [said for _, said in drawn])
+    write("--attention", path, draw_attention(examples_of(texts, maps), path))
 
 
 def _lines(path: str | None, skipped: int) -> Iterator[str]:

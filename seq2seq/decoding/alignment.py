@@ -13,16 +13,21 @@ Links = list[tuple[int, int]]
 """(source word, target word), from 0, ascending."""
 
 
+def looks(weights: Tensor) -> Tensor:
+    """weights (L, H, T, S) -> (T, S): the mean over heads of the layer that aligns words, or of the
+    only one."""
+    return weights[max(LAYER, -len(weights))].mean(dim=0)
+
+
 def align(weights: Tensor, src_words: Sequence[int], tgt_words: Sequence[int]) -> Links:
     """weights (L, H, T, S), and the word of each of the S and T subwords, -1 for those of none,
     such as the end tokens -> a link for each target word, none if the source has no words.
 
-    In the mean of a layer's heads, a target word goes with the source word that any subword of the
+    A target word goes with the source word that any subword of the
     one looks at most in any subword of the other.
     """
-    looks = weights[max(LAYER, -len(weights))].mean(dim=0)  # (T, S)
-    looks = looks.masked_fill(torch.tensor(src_words, device=looks.device) < 0, -1.0)
-    strongest, places = looks.max(dim=1)  # (T,)
+    nowhere = torch.tensor(src_words, device=weights.device) < 0  # (S,)
+    strongest, places = looks(weights).masked_fill(nowhere, -1.0).max(dim=1)  # (T,)
     found: dict[int, tuple[float, int]] = {}
     for weight, place, word in zip(strongest.tolist(), places.tolist(), tgt_words, strict=True):
         if word >= 0 and src_words[place] >= 0 and weight > found.get(word, (-1.0, 0))[0]:

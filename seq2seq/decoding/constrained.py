@@ -230,8 +230,9 @@ def dealt(drafts: Sequence[Draft], slots: int, limit: int) -> list[Draft]:
     """Those that go on, as many as there are slots.
 
     The slots are dealt in turn to the drafts that miss no phrase, to those that miss one, and so
-    on; and among each of these, in turn, to those between phrases, the likeliest first, and those
-    inside of each one, which has lost least first. The late ones get what is left.
+    on; and among each of these, in turn, to those between phrases, the one whose chosen tokens are
+    likeliest on average first, and those inside of each one, which has lost least first. The late
+    ones get what is left.
     """
     banks: dict[tuple[bool, int], dict[int | None, list[Draft]]] = defaultdict(
         lambda: defaultdict(list)

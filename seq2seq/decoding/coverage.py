@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from seq2seq.decoding.alignment import LAYER
+from seq2seq.decoding.alignment import looks
 
 
 def coverage(weights: Tensor) -> float:
     """Sum over s of log(min(sum over t of a[t, s], 1)), at most 0.
 
-    weights (L, H, T, S), cross-attention of each layer and head, sums to 1 over s; a is the mean
-    over heads of the layer that aligns words, or of the only one. End tokens count on both sides.
+    weights (L, H, T, S), cross-attention of each layer and head, sums to 1 over s; a is where the
+    decoder `looks`. End tokens count on both sides.
     """
-    seen = weights[max(LAYER, -len(weights))].mean(dim=0).sum(dim=0)  # (S,)
+    seen = looks(weights).sum(dim=0)  # (S,)
     return float(seen.clamp(torch.finfo(seen.dtype).tiny, 1.0).log().sum())

@@ -45,7 +45,6 @@ class MinLength:
     """No translation ends before it has `least` tokens, or one less than its limit."""
 
     def __init__(self, least: int, limits: Tensor) -> None:
-        least = min(least, torch.iinfo(limits.dtype).max)  # it may be any number
         self.longest, self.least = least, (limits - 1).clamp(max=least)  # (N,)
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ class Hypothesis(NamedTuple):
     """Without start and end token."""
     score: float
     """log P(tokens, end | source) divided by the length penalty; the higher the better. Repetition
-    and coverage penalties are in it; under a constraint it is without what is given, see
-    constrained.py."""
+    and coverage penalties are in it, and what a model of the other direction adds; under a
+    constraint it is without what is given, see constrained.py."""
 
 
 class Stepper(Protocol):

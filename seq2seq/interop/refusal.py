@@ -2,7 +2,7 @@
 somebody has looked at it."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from seq2seq.config import ModelConfig, SearchConfig
@@ -54,6 +54,9 @@ def unable(settings: Any, abilities: Abilities, group: str) -> list[str]:
     for name, choices in beyond(settings, abilities):
         listed = " or ".join(map(str, choices))
         value = getattr(settings, name)
+        if is_dataclass(value):
+            found += unable(value, {}, f"{group}{name}.")
+            continue
         found.append(f"{group}{name}={value}: not known there; use {listed}.")
     return found
 

@@ -14,6 +14,7 @@ import sentencepiece
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.text.normalize import clean
+from seq2seq.text.piece_order import SPECIAL
 from seq2seq.text.sampling import Segment, bpe_sampler, unigram_sampler
 
 SPACE = "\u2581"
@@ -48,7 +49,7 @@ class Subwords:
         except RuntimeError:
             raise ModelFolderError(f"{path} is damaged: not a SentencePiece model.") from None
         special = [subwords._model.IdToPiece(i) for i in range(4)] if len(subwords) >= 4 else []
-        if special != ["<pad>", "<unk>", "<s>", "</s>"]:
+        if special != SPECIAL:
             raise ModelFolderError(f"{path} does not begin with <pad>, <unk>, <s>, </s>: {special}")
         return subwords
 
@@ -128,7 +129,7 @@ class Subwords:
         ids = [] if glued else self.encode(text)
         if not glued and UNK_ID not in ids and self.decode(ids) == text:
             return ids
-        spaced = (text if glued else f" {text}").replace(" ", "\u2581")
+        spaced = (text if glued else f" {text}").replace(" ", SPACE)
         learned, longest, ids, at = self._learned, self._longest, [], 0
         while at < len(spaced):
             pieces = (spaced[at : at + size] for size in range(longest, 0, -1))
@@ -146,7 +147,7 @@ class Subwords:
         """What each id adds to a cleaned text, in UTF-8; a byte may be a part of a character."""
         spellings = [b""] * len(self)
         for piece, i in self._learned.items():
-            spellings[i] = piece.replace("\u2581", " ").encode()
+            spellings[i] = piece.replace(SPACE, " ").encode()
         for i in self.unlearned - {UNK_ID}:
             byte = int(self._model.IdToPiece(i)[3:5], 16)
             spellings[i] = clean(chr(byte)).encode() or b" " if byte < 128 else bytes([byte])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, EarlyStopping, Timer, TQDMProgressBar
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.errors import ConfigError
@@ -142,6 +142,10 @@ class BestModelFolder(Callback):
 class LastValidation(Callback):
     """The last step of a run is validated too, whatever the interval: nothing learned is lost."""
 
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        # The limit of time tells first whether a step is the last one.
+        trainer.callbacks = sorted(trainer.callbacks, key=lambda each: not isinstance(each, Timer))  # type: ignore[attr-defined]
+
     def on_train_batch_end(
         self,
         trainer: pl.Trainer,
@@ -154,6 +158,8 @@ class LastValidation(Callback):
             trainer.should_stop = True  # Lightning validates before it stops
             loop = trainer.fit_loop
             loop.min_epochs = loop.epoch_loop.min_steps = None  # which would put the stop off
+        if trainer.should_stop:
+            trainer.check_val_every_n_epoch = None
 
 
 class Patience(EarlyStopping):
@@ -239,7 +245,7 @@ class CleanStop(Callback):
         self._next_question = trainer.global_step + trainer.log_every_n_steps  # type: ignore[attr-defined]
         if self._stops(trainer):
             name = LAST.format(step=trainer.global_step)
-            trainer.save_checkpoint(self.folder / f"{name}.ckpt")
+            trainer.save_checkpoint(self.folder / f"{name}.ckpt", weights_only=False)
             self._stop(trainer)
 
     def on_train_batch_start(

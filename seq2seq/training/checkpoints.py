@@ -106,7 +106,7 @@ class KeptCheckpoints(ModelCheckpoint):
     ) -> None:
         """Keep the last step, too, where steps decide when; where validations do, it has one."""
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-        ends = self._every_n_train_steps and trainer.global_step == trainer.max_steps
+        ends = self._every_n_train_steps and trainer.should_stop
         if ends and not self._should_skip_saving_checkpoint(trainer):
             self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))
 
@@ -123,8 +123,7 @@ class KeptCheckpoints(ModelCheckpoint):
         folder, start = Path(self.dirpath), Path(trainer.ckpt_path).resolve()
         for path in folder.glob("*.ckpt"):
             forgotten = self._name.fullmatch(path.name) and str(path) not in self.best_k_models
-            passed = step_of(path) <= trainer.global_step
-            if forgotten and passed and path.resolve() != start:
+            if forgotten and path.resolve() != start:
                 trainer.strategy.remove_checkpoint(path)
         for path in folder.glob(UNFINISHED.format("*.ckpt")):
             trainer.strategy.remove_checkpoint(path)
@@ -142,7 +141,7 @@ def best_checkpoints(run: Path) -> list[Path]:
     )
 
 
-def find_checkpoint(wanted: str | None, run: Path) -> str | None:
+def find_checkpoint(wanted: str | None, run: Path, *, to_train: bool = False) -> str | None:
     """The file that `ckpt_path` means; "last" and "best" are found in the run folder."""
     if wanted in ("last", "best"):
         found = last_checkpoints(run) if wanted == "last" else best_checkpoints(run)
@@ -151,10 +150,16 @@ def find_checkpoint(wanted: str | None, run: Path) -> str | None:
                 return str(path)
             rank_zero_warn(f"{path} is damaged or was cut short; another checkpoint is taken.")
         raise ConfigError(f"ckpt_path={wanted}: {run / FOLDER} holds no such checkpoint.")
-    if wanted is not None and not Path(wanted).is_file():
-        raise ConfigError(f"ckpt_path={wanted} does not exist; use a file, last or best.")
-    if wanted is not None and not is_complete(Path(wanted)):
-        raise ConfigError(f"ckpt_path={wanted} is damaged or no checkpoint; use another, or last.")
+    if wanted is not None:
+        try:
+            content = _read(Path(wanted))
+        except ConfigError as error:
+            raise ConfigError(f"ckpt_path={error}") from None
+        if to_train and "optimizer_states" not in content:
+            raise ConfigError(
+                f"ckpt_path={wanted} has weights alone, from which no training can go on; use "
+                f"another, or last."
+            )
     return wanted
 
 
@@ -163,7 +168,7 @@ def start_of_fit(wanted: str | None, run: Path) -> str | None:
 
     A run is one line of steps: ConfigError where the folder holds another, or later steps.
     """
-    start = find_checkpoint(wanted, run)
+    start = find_checkpoint(wanted, run, to_train=True)
     if start is not None and is_in(run / FOLDER, start):
         step = step_of(Path(start))
         for path in reversed(last_checkpoints(run)):
@@ -193,7 +198,7 @@ def average(model: SavedModel, checkpoints: Sequence[Path]) -> None:
     parameters = dict(model.network.named_parameters())
     sums = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
     for path in checkpoints:
-        weights = _read(path, model)["state_dict"]
+        weights = _fitting(_read(path), path, model)["state_dict"]
         for name, total in sums.items():
             total += weights[f"network.{name}"]
     with torch.no_grad():
@@ -201,8 +206,8 @@ def average(model: SavedModel, checkpoints: Sequence[Path]) -> None:
             parameter.copy_(sums[name] / len(checkpoints))
 
 
-def _read(path: Path, model: SavedModel) -> dict[str, Any]:
-    """The checkpoint, if its weights fit the model."""
+def _read(path: Path) -> dict[str, Any]:
+    """A checkpoint of ours."""
     if not path.is_file():
         raise ConfigError(f"{path} does not exist; expected a checkpoint.")
     if not is_complete(path):
@@ -213,6 +218,11 @@ def _read(path: Path, model: SavedModel) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict) or "model_config" not in content:
         raise ConfigError(f"{path} is no checkpoint of seq2seq; use another.")
+    return content
+
+
+def _fitting(content: dict[str, Any], path: Path, model: SavedModel) -> dict[str, Any]:
+    """The checkpoint, if its weights fit the model."""
     if difference := differing_setting(model, content):
         raise ConfigError(
             f"{path} has another architecture: {difference} there; only checkpoints of one can be "
@@ -222,7 +232,7 @@ def _read(path: Path, model: SavedModel) -> dict[str, Any]:
         raise ConfigError(
             f"{path} was trained with other subwords than the model's; its weights mean others."
         )
-    return dict(content)
+    return content
 
 
 def same_subwords(model: SavedModel, checkpoint: Mapping[str, Any]) -> bool:

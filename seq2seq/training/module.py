@@ -41,6 +41,7 @@ from seq2seq.training.loss import cross_entropy_sum, token_logits
 from seq2seq.training.optimizer import optimizer_of, prefer_settings
 from seq2seq.training.outputs import Outputs
 from seq2seq.training.parts import Parts, halves, too_large
+from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
@@ -82,8 +83,10 @@ class TranslationModule(pl.LightningModule):
         self.parts = Parts()
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""
-        self.step_tokens, self.step_loss = 0, torch.zeros(())
-        """Target tokens of this process in the step so far, and their loss in `_loss_unit`."""
+        self.step_tokens: int
+        """Target tokens of this process in the step so far."""
+        self.step_loss: Tensor
+        """Their loss in `_loss_unit`."""
 
     # -- the network
 
@@ -143,6 +146,11 @@ class TranslationModule(pl.LightningModule):
     # -- learning
 
     def on_train_start(self) -> None:
+        if len(chosen := set(gathered(str(self.trainer.precision)))) > 1:
+            raise ConfigError(
+                f"the processes have chosen {' and '.join(sorted(chosen))}, as each timed its own "
+                f"machine; set trainer.precision."
+            )
         rank_zero_info(f"training {hardware_line(self.trainer, self.recipe)}")
         # A share of an epoch is rounded up to whole steps: a checkpoint within one would lose it.
         due, accumulated = self.trainer.val_check_batch, self.trainer.accumulate_grad_batches
@@ -151,6 +159,7 @@ class TranslationModule(pl.LightningModule):
         if self.device.type == "cuda":
             expect_new_shapes()
             self._try_longest()
+        self._begin_step()
         self.throughput.restart()
 
     def _try_longest(self) -> None:
@@ -185,8 +194,7 @@ class TranslationModule(pl.LightningModule):
         """Computes the gradients itself, part by part; what it returns has none left to compute."""
         accumulated = self.trainer.accumulate_grad_batches
         if batch_index % accumulated == 0:
-            self.zero_grad()
-            self.step_tokens, self.step_loss = 0, torch.zeros((), device=self.device)
+            self._begin_step()
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
         torch.manual_seed(draw % 2**63)
         total = self._learn(parts)
@@ -197,6 +205,10 @@ class TranslationModule(pl.LightningModule):
             return total.requires_grad_()
         # The gradients of all processes are averaged when each parameter has got this zero.
         return total + torch.stack([0 * p.sum() for p in self.parameters()]).sum()
+
+    def _begin_step(self) -> None:
+        self.zero_grad()
+        self.step_tokens, self.step_loss = 0, torch.zeros((), device=self.device)
 
     def optimizer_zero_grad(self, *_: Any) -> None:
         """Nothing: Lightning calls it when the gradients are there."""

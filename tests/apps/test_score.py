@@ -133,7 +133,7 @@ def test_packed_files_are_read(capsys: pytest.CaptureFixture[str]) -> None:
         ("run none tgt", "none does not exist"),
         ("run blank blank", "blank and blank: the corpus is empty"),
         ("none src tgt", "none does not exist; expected a model folder"),
-        ("run src tgt --alpha -1", "search.alpha=-1.0 is out of range"),
+        ("run src tgt --alpha -1", "--alpha=-1.0 is out of range"),
         ("run src tgt --batch-tokens 0", "batch-tokens=0 is out of range"),
         ("run src tgt --device abacus", "device=abacus cannot be used"),
         ("run src tgt --output none/out", "--output none/out cannot be written"),

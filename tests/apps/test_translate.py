@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 import torch
 from test_translator import LINES, TEXTS, random_network, subwords
 
-from seq2seq.apps.translate import SAME_OUTPUT
+from seq2seq.apps.engine_flags import same_translations
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.data.output import Output
@@ -23,6 +24,7 @@ from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NativeEngine
 from seq2seq.model_folder import SavedModel, save_model
+from seq2seq.reports import picture
 
 KILLED = Path(__file__).with_name("killed_translation.py")
 
@@ -77,8 +79,9 @@ def test_settings_of_speed_have_no_say_in_what_is_written(here: Path) -> None:
     expected = translated(here)
     assert expected.count(b"\n") == len(LINES)
     for arguments in (["--batch-tokens", "1"], ["--workers", "1"], ["--verify", "3"]):
-        assert arguments[0][2:].replace("-", "_") in SAME_OUTPUT
         assert translated(here, *arguments) == expected
+    assert same_translations(Namespace(sample=True, engine="native")) >= {"batch_tokens", "workers"}
+    assert not same_translations(Namespace(sample=True, engine="huggingface"))
 
 
 @pytest.mark.parametrize("n_best", [1, 2])
@@ -301,6 +304,18 @@ def test_a_line_that_was_split_has_no_second_look(
     assert translate(*told[:2], "--output-format", "jsonl") == 0
     row = json.loads(capsys.readouterr().out.splitlines()[1])
     assert (row["alignment"], row["tokens"], row["token_scores"]) == ("", [], [])
+
+
+def test_a_picture_that_is_too_large_takes_no_translation_along(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = translated(here)
+    monkeypatch.setattr(picture, "MOST_PIXELS", 100)
+    capsys.readouterr()
+    assert translate("--output", "out", "--attention", "maps.png") == 2
+    assert "a PNG would have" in capsys.readouterr().err
+    assert (here / "out").read_bytes() == expected
+    assert not (here / "maps.png").exists()
 
 
 def test_verify_finds_nothing_where_nothing_is_wrong(

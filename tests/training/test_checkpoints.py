@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,34 @@ def test_a_checkpoint_that_does_not_say_what_is_kept_is_none_to_go_on_from(
     assert run("fit", *more, "--ckpt_path", "last") == 2
     assert "step=8.ckpt is of an older version" in capsys.readouterr().err
     assert checkpoints("run") == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda content: {"a": 1}, "is no checkpoint of seq2seq"),
+        (lambda content: torch.ones(3), "is no checkpoint of seq2seq"),
+        (lambda content: Path("a"), "is no checkpoint of seq2seq"),
+        (lambda content: {"state_dict": content["state_dict"]}, "is no checkpoint of seq2seq"),
+        (lambda content: content.pop("optimizer_states") and content, "has weights alone"),
+    ],
+    ids=["dict", "tensor", "code", "foreign", "weights"],
+)
+def test_what_is_no_checkpoint_to_go_on_from_is_one_line(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Any], object],
+    said: str,
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    content = torch.load("run/checkpoints/step=4.ckpt", weights_only=True)
+    torch.save(spoil(content), "odd.ckpt")
+    capsys.readouterr()
+    assert run("fit", *settings(run="other"), "--ckpt_path", "odd.ckpt") == 2
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("error: "))
+    assert line.startswith("error: ckpt_path=odd.ckpt ")
+    assert said in line
 
 
 @pytest.mark.parametrize("wanted", ["best", "last", "run/checkpoints/step=8.ckpt"])

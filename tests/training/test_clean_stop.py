@@ -65,7 +65,7 @@ def test_several_processes_ask_each_other_after_every_logging_interval_and_valid
         log_every_n_steps=logged,
         global_step=0,
         strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
-        save_checkpoint=saved.append,
+        save_checkpoint=lambda path, weights_only: saved.append(path),
     )
     trainer.fit_loop = SimpleNamespace(
         _data_fetcher=None,

@@ -23,7 +23,7 @@ from seq2seq.config import SearchConfig
 from seq2seq.data.batch import Batch
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
-from seq2seq.training import throughput
+from seq2seq.training import module, throughput
 from seq2seq.training.checkpoints import AtomicCheckpointIO, step_of
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
@@ -559,6 +559,26 @@ def test_two_processes_learn_what_one_does_in_two_micro_batches_also_with_little
         torch.testing.assert_close(weights[name], weights["one"], rtol=1e-4, atol=1e-5)
 
 
+def test_no_two_micro_batches_of_a_run_draw_alike(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = list[int]()
+    step = TranslationModule.training_step
+
+    def watched(self: TranslationModule, *arguments: Any) -> Tensor:
+        loss = step(self, *arguments)
+        draws.append(torch.initial_seed())
+        return loss
+
+    monkeypatch.setattr(TranslationModule, "training_step", watched)
+    for rank in range(2):  # as processes of one run know themselves
+        monkeypatch.setattr(TranslationModule, "global_rank", rank)
+        fit = settings(run=f"rank{rank}", trainer__accumulate_grad_batches=2, trainer__max_steps=3)
+        assert run("fit", *fit) == 0
+    assert len(draws) == 12
+    assert len(set(draws)) == 12
+
+
 def test_a_step_in_micro_batches_is_that_of_one_batch(corpus: Path, run: Run) -> None:
     """Every target token has the same weight, however many are in its micro-batch."""
     weights, norms = [], []
@@ -638,6 +658,28 @@ def test_the_last_epoch_ends_with_a_validation(corpus: Path, run: Run) -> None:
     (only,) = Path("run/checkpoints").glob("step=*.ckpt")
     steps = [int(row["step"]) for row in metrics(Path("run")) if row["loss"]]
     assert int(only.stem[5:]) >= max(steps) > 8
+
+
+def test_the_last_epoch_is_validated_where_only_some_are(corpus: Path, run: Run) -> None:
+    some = {"trainer__check_val_every_n_epoch": 2, "trainer__val_check_interval": 1.0}
+    some |= {"trainer__limit_train_batches": 4, "trainer__max_epochs": 3, "trainer__max_steps": -1}
+    assert run("fit", *settings(**some)) == 0
+    assert validated_after() == [8, 12]
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_run_that_ends_by_its_time_keeps_its_last_step(
+    corpus: Path, run: Run, validated: bool
+) -> None:
+    limited = settings(trainer__max_time="00:00:00:02", trainer__max_steps=10**6)
+    rarely = {"check_val_every_n_epoch": 10**6, "val_check_interval": 1.0}
+    never = {"limit_val_batches": 0, "val_check_interval": 10**6}
+    for name, value in (rarely if validated else never).items():
+        limited += [f"--trainer.{name}", value]
+    assert run("fit", *limited) == 0
+    (kept,) = Path("run/checkpoints").glob("step=*.ckpt")
+    assert step_of(kept) > 0
+    assert validated_after() == [step_of(kept)] * validated
 
 
 @pytest.mark.parametrize("room", [3_000, 30_000, 100_000])
@@ -895,6 +937,35 @@ def test_some_batches_are_tested_and_predicted_on_their_own_lines(
     rows = [json.loads(r) for r in Path("run/predictions.jsonl").read_text().splitlines()]
     assert 0 < len(rows) < 40
     assert all(row["src"] == sources[row["index"]] for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"data__train__src": "missing.src"}, "missing.src does not exist"),
+        ({"data__subwords__src_vocab_size": 3}, "data.subwords"),
+    ],
+)
+def test_a_mistake_that_one_of_two_processes_finds_is_told_without_a_traceback(
+    corpus: Path, wrong: dict[str, object], said: str
+) -> None:
+    ddp = {"trainer__devices": 2, "trainer__strategy": "ddp"}
+    fit = [sys.executable, "-m", "seq2seq", "fit", *map(str, settings(**ddp, **wrong))]
+    done = subprocess.run(fit, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_processes_that_choose_unlike_precisions_are_told_to_be_given_one(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "gathered", lambda own: [own, "bf16-mixed"])
+    assert run("fit", *settings(trainer__precision="bf16-mixed", trainer__max_steps=1)) == 0
+    assert run("fit", *settings(trainer__precision="32-true", run="other")) == 2
+    said = "the processes have chosen 32-true and bf16-mixed"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow
