@@ -6,6 +6,8 @@ from typing import Literal
 
 TooLong = Literal["split", "error"]
 """What becomes of a sentence that is longer than a translator takes."""
+MAX_LENGTH = 256
+"""Most subwords of a sentence in commands, the end token counted, where no flag says."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import RERANK_WEIGHT, SearchConfig, at_least
 from seq2seq.errors import ConfigError
 from seq2seq.interop.extras import TARGETS
-from seq2seq.sentence import TooLong
+from seq2seq.sentence import MAX_LENGTH, TooLong
 
 if TYPE_CHECKING:
     from seq2seq.translator import Translator
@@ -49,8 +49,8 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     flag(
         "--max-length",
         type=int,
-        default=256,
-        help="most subwords of a line, the end token counted (default: 256)",
+        default=MAX_LENGTH,
+        help=f"most subwords of a line, the end token counted (default: {MAX_LENGTH})",
     )
     flag(
         "--too-long",

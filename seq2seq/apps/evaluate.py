@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -23,7 +24,7 @@ from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.comparison import compare_in_depth
-from seq2seq.evaluation.metrics import METRICS
+from seq2seq.evaluation.metrics import METRICS, doubt
 from seq2seq.evaluation.significance import PAIRED, SystemScore, compare
 from seq2seq.reports.evaluation_page import html_page
 
@@ -31,7 +32,12 @@ from seq2seq.reports.evaluation_page import html_page
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `run` reads."""
     parser.add_argument("hypotheses", metavar="HYP", help="the translations to score")
-    parser.add_argument("references", metavar="REF", nargs="+", help="a reference translation")
+    parser.add_argument(
+        "references",
+        metavar="REF",
+        nargs="*",
+        help="a reference translation (default: the field tgt of HYP, if that is .jsonl)",
+    )
     parser.add_argument(
         "--systems",
         metavar="HYP",
@@ -90,6 +96,9 @@ def run(args: argparse.Namespace) -> None:
         if getattr(args, setting) is not None and args.html is None:
             raise ConfigError(f"--{setting} {getattr(args, setting)} is for --html FILE.")
     paths = [args.hypotheses, *args.systems]
+    if not args.references and reader_of(args.hypotheses) is not read_jsonl:
+        raise ConfigError(f"{args.hypotheses} is to be scored against REF; name it.")
+    args.references = args.references or [args.hypotheses]
     if args.html is not None:
         inputs = [*paths, *args.references, args.source, args.train]
         check_output("--html", args.html, inputs)
@@ -98,6 +107,8 @@ def run(args: argparse.Namespace) -> None:
     references = [list(read(path, ["tgt"])) for path in args.references]
     sources = None if args.source is None else list(read(args.source, SENTENCE_FIELDS))
     _check_lines(paths, systems, [*args.references, args.source], [*references, sources])
+    if "bleu" in args.metrics and (said := doubt(references[0], args.target_lang)):
+        print(f"warning: {said}", file=sys.stderr)
     options: dict[str, Any] = {
         "target_lang": args.target_lang,
         "metrics": args.metrics,

@@ -2,14 +2,20 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from seq2seq.data.corpus import Pair
 from seq2seq.text.normalize import clean
-from seq2seq.text.scripts import JAPANESE, mostly_unspaced, scripts_in, scripts_of_language
+from seq2seq.text.scripts import (
+    JAPANESE,
+    has_words,
+    mostly_unspaced,
+    scripts_in,
+    scripts_of_language,
+)
 from seq2seq.text.trigrams import TwoLanguages
 
 LEAST_SHARE = 0.05
@@ -104,7 +110,7 @@ def _side(texts: Sequence[str], language: str) -> Side:
     scripts = scripts_of_language(language) or _main(letters)
     return Side(
         scripts=scripts,
-        unit="characters" if mostly_unspaced(letters) and not _has_words(texts) else "words",
+        unit="characters" if mostly_unspaced(letters) and not has_words(texts) else "words",
     )
 
 
@@ -112,9 +118,3 @@ def _main(letters: Counter[str]) -> frozenset[str]:
     least = LEAST_SHARE * letters.total()
     scripts = {script for script, count in letters.items() if count >= least}
     return frozenset(scripts.union(JAPANESE) if "HIRAGANA" in scripts else scripts)
-
-
-def _has_words(texts: Iterable[str]) -> bool:
-    """Whether a text of an unspaced script was split into words: they are about two long."""
-    words = [word for text in texts for word in text.split()]
-    return sum(map(len, words)) < 4 * len(words)

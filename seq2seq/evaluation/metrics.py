@@ -12,6 +12,7 @@ from sacrebleu import BLEU, CHRF, TER
 
 from seq2seq.config import one_of
 from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.text.scripts import has_words, mostly_unspaced, scripts_in
 
 TWO_LETTERS = {"jpn": "ja", "kor": "ko", "zho": "zh", "chi": "zh", "cmn": "zh"}
 """ISO 639-3 and 639-2 codes of the languages with a tokenizer of their own -> ISO 639-1; cmn is
@@ -36,8 +37,7 @@ def new_bleu(target_lang: str = "", lowercase: bool = False) -> BLEU:
     """BLEU (Papineni et al. 2002), the only one of this project: `target_lang` ("zh", "zho_Hans",
     "pt-BR") chooses nothing but its tokenizer, which is zh, ja-mecab or ko-mecab for these
     languages and 13a for all others."""
-    lang = target_lang.replace("_", "-").split("-")[0].lower()
-    lang = TWO_LETTERS.get(lang, lang)
+    lang = _two_letters(target_lang)
     try:
         return BLEU(trg_lang=lang, lowercase=lowercase, smooth_method="exp")
     except RuntimeError as error:
@@ -100,6 +100,26 @@ def new_metrics(
 def check_tokenizer(target_lang: str) -> None:
     """Raise ConfigError if BLEU's tokenizer is not installed: ask before training, not after."""
     new_bleu(target_lang)
+
+
+def doubt(references: Sequence[str], target_lang: str) -> str:
+    """What makes BLEU worthless: texts without spaces between words, of a language of which no
+    tokenizer is known. "" where nothing does."""
+    if _two_letters(target_lang) in TWO_LETTERS.values():
+        return ""
+    some = references[:1000]
+    if not mostly_unspaced(scripts_in("".join(some))) or has_words(some):
+        return ""
+    return (
+        f"there are no spaces between the words of the references, so that BLEU takes a whole "
+        f"sentence for a word with the tokenizer of target language {target_lang!r}; zh and ja "
+        f"have tokenizers of their own, and chrF needs none."
+    )
+
+
+def _two_letters(target_lang: str) -> str:
+    lang = target_lang.replace("_", "-").split("-")[0].lower()
+    return TWO_LETTERS.get(lang, lang)
 
 
 def check_lines(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

@@ -6,6 +6,7 @@ A script is the first word of its letters' Unicode names: LATIN, CYRILLIC, CJK (
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 
 JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
@@ -98,3 +99,9 @@ def scripts_in(text: str) -> Counter[str]:
 def mostly_unspaced(letters: Counter[str]) -> bool:
     """Whether most letters, counted by script, are of scripts without spaces between words."""
     return sum(letters[script] for script in UNSPACED) * 2 > letters.total()
+
+
+def has_words(texts: Iterable[str]) -> bool:
+    """Whether texts of an unspaced script were split into words: they are about two long."""
+    words = [word for text in texts for word in text.split()]
+    return sum(map(len, words)) < 4 * len(words)

@@ -277,7 +277,7 @@ class CleanStop(Callback):
         if self.asked:
             raise KeyboardInterrupt
         self.asked = number
-        os.write(2, b"\nstopping after this step and its validation; once more stops at once\n")
+        os.write(2, b"\nstopping after this step or its validation; once more stops at once\n")
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():

@@ -23,10 +23,11 @@ def check_lengths(network: Transformer, data: CorpusDataModule) -> None:
     limit = network.config.max_length
     name, longest = data.longest()
     if limit is not None and longest > limit:
+        instead = "lower data.max_length" if name == "train" else "take that sentence out"
         raise SentenceError(
             f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
             f"what fills up to a multiple of {GPU_MULTIPLE} counted, but "
-            f"model.max_positions={limit}; raise it, or lower data.max_length for training."
+            f"model.max_positions={limit}; raise it, or {instead}."
         )
 
 

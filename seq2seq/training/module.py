@@ -3,6 +3,7 @@
 import json
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
@@ -21,12 +22,12 @@ from seq2seq.data.dataset import TextBatch
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
-from seq2seq.evaluation.metrics import check_tokenizer, evaluate
+from seq2seq.evaluation.metrics import check_tokenizer, doubt, evaluate
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.attention import expect_new_shapes
 from seq2seq.nn.transformer import Transformer
-from seq2seq.sentence import Sentence
+from seq2seq.sentence import MAX_LENGTH, Sentence
 from seq2seq.training.card import put_on_card, written_at
 from seq2seq.training.compatibility import (
     check_architecture,
@@ -93,6 +94,9 @@ class TranslationModule(pl.LightningModule):
     def setup(self, stage: str) -> None:
         data = self.data
         check_tokenizer(data.tgt_lang)
+        for name, pairs in data.texts.items():
+            if name != "predict" and (said := doubt([pair.tgt for pair in pairs], data.tgt_lang)):
+                rank_zero_warn(f"data.{name.replace('/', '.')}: {said}")
         self.validation_bleu = CorpusBLEU(data.tgt_lang)
 
     def configure_model(self) -> None:
@@ -134,7 +138,8 @@ class TranslationModule(pl.LightningModule):
         """The network as it is now, searched with the settings `search.*`."""
         data = self.data
         engine = NativeEngine(self.network)
-        return Translator(engine, data.src_subwords, data.tgt_subwords, self.search)
+        subwords = data.src_subwords, data.tgt_subwords
+        return Translator(engine, *subwords, self.search, max_length=MAX_LENGTH)
 
     def saved_model(self) -> SavedModel:
         """What a model folder holds, as it is now."""
@@ -381,6 +386,7 @@ class TranslationModule(pl.LightningModule):
         found, incomplete = {}, []
         for name in self.data.test:
             best, pairs = self.outputs.gather(name), self.data.texts[f"test/{name}"]
+            _tell_of_split(name, best.values())
             if len(best) < len(pairs):
                 incomplete.append(name)
             references = [pairs[index].tgt for index in best]
@@ -406,6 +412,7 @@ class TranslationModule(pl.LightningModule):
 
     def on_predict_end(self) -> None:
         pairs, best = self.data.texts["predict"], self.outputs.gather("predict")
+        _tell_of_split("predict", best.values())
         rows = (
             {"index": i, "src": pairs[i].src, "translation": each.text, "score": each.score}
             for i, each in best.items()
@@ -418,3 +425,11 @@ class TranslationModule(pl.LightningModule):
         best = [translations[0] for translations in found]
         self.outputs.add(name, batch.indices, best)
         return best
+
+
+def _tell_of_split(name: str, translations: Iterable[Translation]) -> None:
+    """Of those to translate that were longer than `translate` takes, too."""
+    if number := sum(each.pieces > 1 for each in translations):
+        rank_zero_info(
+            f"{name}: lines of more than {MAX_LENGTH} subwords, which were split: {number}"
+        )

@@ -61,8 +61,11 @@ def test_of_json_lines_translation_and_tgt_are_compared(
     pairs = list(zip(HYPOTHESES, REFERENCES, strict=True))
     rows = [{"src": "", "tgt": ref, "text": "", "translation": hyp} for hyp, ref in pairs]
     write(files / "out.jsonl", [json.dumps(row) for row in rows])
-    assert main(["evaluate", "out.jsonl", "out.jsonl"]) == 0
-    assert capsys.readouterr().out == expected
+    for arguments in (["out.jsonl", "out.jsonl"], ["out.jsonl"]):
+        assert main(["evaluate", *arguments]) == 0
+        assert capsys.readouterr().out == expected
+    assert main(["evaluate", "hyp.de"]) == 2
+    assert "hyp.de is to be scored against REF" in capsys.readouterr().err
     write(files / "numbers.jsonl", [json.dumps({"id": 1})])
     assert main(["evaluate", "out.jsonl", "numbers.jsonl"]) == 2
     said = 'numbers.jsonl line 1 has no field "tgt"; its fields are id.'
@@ -85,6 +88,18 @@ def test_the_target_language_chooses_the_tokenizer(
     arguments = ["evaluate", "hyp.de", "ref.de", "--target-lang", "zh-TW", "--metrics", "bleu"]
     assert main(arguments) == 0
     assert "|tok:zh|" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("lang", "warned"), [("jp", True), ("", True), ("zho_Hant", False)])
+def test_texts_without_spaces_need_a_tokenizer_of_their_own(
+    files: Path, capsys: pytest.CaptureFixture[str], lang: str, warned: bool
+) -> None:
+    write(files / "together", ["彼は毎朝公園を走っています。"] * 4)
+    write(files / "apart", ["彼 は 毎朝 公園 を 走って います 。"] * 4)
+    for name in ("together", "apart", "ref.de"):
+        assert main(["evaluate", name, name, "--target-lang", lang, "--resamples", "0"]) == 0
+        said = capsys.readouterr().err
+        assert ("BLEU takes a whole sentence for a word" in said) == (warned and name == "together")
 
 
 def test_different_line_counts_name_both_files_and_both_numbers(

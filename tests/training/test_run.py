@@ -133,6 +133,14 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert main(["translate", "run", "test.src", "--beam", "2", "--output", "out"]) == 0
     assert (corpus / "out").read_text().splitlines() == hypotheses
 
+    Path("long.src").write_text("ba de\n" + "ba de gi fo. " * 100 + "\n")
+    assert run("predict", "--config", "run/config.yaml", "--data.predict", "long.src") == 0
+    assert "more than 256 subwords, which were split: 1" in caplog.text
+    lines = (corpus / "run/predictions.jsonl").read_text().splitlines()
+    assert main(["translate", "run", "long.src", "--beam", "2", "--output", "long"]) == 0
+    said = [json.loads(line)["translation"] for line in lines]
+    assert (corpus / "long").read_text().splitlines() == said
+
     drawn = ("--data.predict", "test.src", "--search.sampling.seed", "5")
     assert run("predict", "--config", "run/config.yaml", *drawn) == 0
     lines = (corpus / "run/predictions.jsonl").read_text().splitlines()
@@ -140,6 +148,17 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert samples != hypotheses
     assert main(["translate", "run", "test.src", "--sample", "--seed", "5", "--output", "out"]) == 0
     assert (corpus / "out").read_text().splitlines() == samples
+
+
+def test_a_test_set_without_spaces_and_without_a_tokenizer_is_warned_of(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    Path("test.tgt").write_text("彼は毎朝公園を走っています。\n" * 40)
+    with pytest.warns(
+        UserWarning, match=r"data\.test\.small: there are no spaces between the words"
+    ):
+        assert run("test", "--config", "run/config.yaml") == 0
 
 
 def test_a_fit_does_not_overwrite_a_run(
