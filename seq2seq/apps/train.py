@@ -5,6 +5,7 @@ recipe; `search.*` how translations are searched for; `data.*` the corpora. `tra
 Lightning's own. A run lives in one folder, `--run`.
 """
 
+import argparse
 import json
 import logging
 import os
@@ -352,10 +353,22 @@ def _quiet_lightning() -> None:
         warnings.filterwarnings("ignore", pattern)
 
 
+def with_settings_of_run(argv: Sequence[str]) -> list[str]:
+    """What goes on with a run, or uses it, has its settings, unless a configuration is given."""
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--run", "--config", "--ckpt_path"):
+        named.add_argument(flag, nargs="?")
+    given, _ = named.parse_known_args(argv)
+    settings = Path(given.run or "") / "config.yaml"
+    begins = argv[0] == "fit" and given.ckpt_path is None
+    if begins or not given.run or given.config or not settings.is_file():
+        return list(argv)
+    return [argv[0], "--config", str(settings), *argv[1:]]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """LightningCLI reads sys.argv itself: a distributed run starts its other processes from it."""
-    if argv is not None and list(argv) != sys.argv[1:]:
-        sys.argv[1:] = list(argv)
+    sys.argv[1:] = with_settings_of_run(sys.argv[1:] if argv is None else argv)
     keep_freed_memory()
     _quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help

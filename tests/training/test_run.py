@@ -18,6 +18,7 @@ import torch
 from small_runs import Run, settings
 from torch import Tensor
 
+from seq2seq.apps.train import with_settings_of_run
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.data.batch import Batch
@@ -120,9 +121,9 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert f"small: {bleu(hypotheses, [references])}" in shown
     assert re.search(r"small: chrF2 \d+\.\d\d  nrefs:1\|case:mixed", shown)
 
-    assert run("predict", "--config", "run/config.yaml") == 2
+    assert run("predict", "--run", "run") == 2
     assert "data.predict is not set; give --data.predict FILE" in capsys.readouterr().err
-    assert run("predict", "--config", "run/config.yaml", "--data.predict", "test.src") == 0
+    assert run("predict", "--run=run", "--data.predict", "test.src") == 0
     rows = [
         json.loads(line) for line in (corpus / "run/predictions.jsonl").read_text().splitlines()
     ]
@@ -148,6 +149,33 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert samples != hypotheses
     assert main(["translate", "run", "test.src", "--sample", "--seed", "5", "--output", "out"]) == 0
     assert (corpus / "out").read_text().splitlines() == samples
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config"),
+    [
+        ("test --run run", ["run/config.yaml"]),
+        ("validate --search.beam 3 --run=run", ["run/config.yaml"]),
+        ("test --run run --config mine.yaml", ["mine.yaml"]),
+        ("test --run none", []),
+        ("test --run", []),
+        ("test", []),
+        ("fit --run run", []),
+        ("fit --run run --ckpt_path last", ["run/config.yaml"]),
+        ("fit --run new --ckpt_path run/checkpoints/step=4.ckpt", []),
+    ],
+)
+def test_a_run_that_is_named_brings_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, config: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    Path("run/config.yaml").touch()
+    words = with_settings_of_run(arguments.split())
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--config"] == config
+    assert [word for word in words if word not in ("--config", *config)] == [
+        word for word in arguments.split() if word not in ("--config", *config)
+    ]
 
 
 def test_a_test_set_without_spaces_and_without_a_tokenizer_is_warned_of(
