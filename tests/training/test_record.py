@@ -145,7 +145,8 @@ def test_time_hardware_settings_and_software_are_those_of_all_sessions(
     clock.now += 1000
     monkeypatch.setattr("seq2seq.training.hardware.cpu_name", lambda: "another machine")
     monkeypatch.setattr(record, "software", lambda: {"torch": "2", "commit": "newer"})
-    assert run("fit", *settings(trainer__max_steps=8, training__lr=0.001), "--ckpt_path", "last") == 0
+    more = settings(trainer__max_steps=8, training__lr=0.001)
+    assert run("fit", *more, "--ckpt_path", "last") == 0
     training = load_provenance("run")["training"]
     assert (training["seconds"], training["steps"]) == (8 * 7, 8)
     first, second = training["hardware"]
