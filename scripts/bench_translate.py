@@ -96,7 +96,7 @@ def measure(settings: dict[str, str]) -> Found:
 
 def peak_memory(device: str) -> int:
     """Bytes on the GPU, or of this process and of its workers, which end here."""
-    if torch.device(device).type == "cuda":
+    if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated()
     workers = multiprocessing.active_children()
     for worker in workers:
@@ -236,10 +236,12 @@ def figures(found: Found, lines: int, src_tokens: int, subwords: Subwords) -> Fo
         "load_seconds": found["load_seconds"],
         "peak_memory_bytes": found["peak_memory_bytes"],
         "latency_median": median(latencies) if latencies else None,
-        "latency_p95": quantiles(latencies, n=20, method="inclusive")[-1]
-        if len(latencies) > 1
-        else None,
+        "latency_p95": p95(latencies) if len(latencies) > 1 else None,
     }
+
+
+def p95(sorted_seconds: list[float]) -> float:
+    return quantiles(sorted_seconds, n=20, method="inclusive")[-1]
 
 
 def table(found: Found) -> str:

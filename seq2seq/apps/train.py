@@ -360,8 +360,9 @@ def with_settings_of_run(argv: Sequence[str]) -> list[str]:
         named.add_argument(flag, nargs="?")
     given, _ = named.parse_known_args(argv)
     settings = Path(given.run or "") / "config.yaml"
-    begins = argv[0] == "fit" and given.ckpt_path is None
-    if begins or not given.run or given.config or not settings.is_file():
+    if not given.run or given.config or not settings.is_file():
+        return list(argv)
+    if argv[0] == "fit" and given.ckpt_path is None:
         return list(argv)
     return [argv[0], "--config", str(settings), *argv[1:]]
 
