@@ -51,6 +51,7 @@ from seq2seq.training.callbacks import (
     LastValidation,
     Patience,
     ProgressBar,
+    ProgressLines,
 )
 from seq2seq.training.checkpoints import (
     BEST,
@@ -255,7 +256,7 @@ class TranslationCLI(LightningCLI):
         settings = self._get(self.config_init, "trainer")
         callbacks = _listed(settings.callbacks)
         if settings.enable_progress_bar is not False:
-            callbacks.append(ProgressBar())
+            callbacks.append(ProgressBar() if sys.stderr.isatty() else ProgressLines())
         services: dict[str, Any] = {
             "callbacks": callbacks,
             "plugins": [*_listed(settings.plugins), AtomicCheckpointIO()],

@@ -25,6 +25,7 @@ from seq2seq.data.batch import Batch
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
 from seq2seq.training import module, throughput
+from seq2seq.training.callbacks import ProgressLines
 from seq2seq.training.checkpoints import AtomicCheckpointIO, step_of
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
@@ -149,6 +150,22 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert samples != hypotheses
     assert main(["translate", "run", "test.src", "--sample", "--seed", "5", "--output", "out"]) == 0
     assert (corpus / "out").read_text().splitlines() == samples
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_log_file_gets_lines_instead_of_a_bar(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+) -> None:
+    monkeypatch.setattr(ProgressLines, "SECONDS", seconds)
+    assert run("fit", *settings(trainer__enable_progress_bar="true")) == 0
+    steps = re.findall(r"step (\d+) of 8: loss \d+\.\d+, grad_norm .*, lr ", caplog.text)
+    assert steps == ([] if seconds else [str(step) for step in range(1, 9)])
+    assert "\r" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

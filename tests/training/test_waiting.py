@@ -1,5 +1,6 @@
 """A step never asks the device for a number, which would stop the host until all is computed."""
 
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def test_no_step_asks_for_a_number_before_the_bar_is_drawn_or_a_row_is_logged(
         return step(self, *arguments)
 
     monkeypatch.setattr(TranslationModule, "training_step", counted)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with questions:
         fit = settings(
             trainer__max_steps=12,
