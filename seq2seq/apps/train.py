@@ -339,9 +339,10 @@ def _quiet_lightning() -> None:
     """Keep Lightning's advertisements, and advice that does not apply here, off the terminal."""
     # Lightning still calls what jsonargparse 4 deprecates; constraints keep 5 away.
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
+    unwanted = "litlogger|litmodels|TPU available: False"
     for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
         logging.getLogger(name).addFilter(
-            lambda record: not re.search("litlogger|litmodels", record.getMessage())
+            lambda record: not re.search(unwanted, record.getMessage())
         )
     for pattern in (
         ".*does not have many workers.*",

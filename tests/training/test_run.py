@@ -116,6 +116,7 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert run("test", "--config", "run/config.yaml") == 0
     assert "GPU available" in caplog.text
     assert "Tip" not in caplog.text  # Lightning advertises a library here
+    assert "TPU" not in caplog.text
     shown = capsys.readouterr().out
     hypotheses = (corpus / "run/test/small.txt").read_text().splitlines()
     references = (corpus / "test.tgt").read_text().splitlines()
