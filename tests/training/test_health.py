@@ -211,7 +211,7 @@ def test_a_warm_up_longer_than_the_run_is_told_in_each_session(
     assert run("fit", *settings(training__warmup_steps=500, **end)) == 0
     assert "step 0: training.warmup_steps=500 is more than the" in log.text
     log.clear()
-    again = settings(training__warmup_steps=400, trainer__max_steps=50)
+    again = settings(training__warmup_steps=400, trainer__max_steps=50, trainer__max_epochs=-1)
     assert run("fit", *again, "--ckpt_path", "last") == 0
     assert "training.warmup_steps=400 is more than the 50 steps" in log.text
 
