@@ -105,7 +105,11 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (SearchConfig, {"repetition_penalty": 0.9}, r"repetition_penalty=0\.9 .* at least 1"),
     (SearchConfig, {"repetition_penalty": 1e39}, r"repetition_penalty=1e\+39 .* up to 100\.$"),
     (SearchConfig, {"coverage_penalty": 1e39}, r"coverage_penalty=1e\+39 .* up to 100\.$"),
-    (SearchConfig, {"max_length_ratio": float("inf")}, r"max_length_ratio=inf .* up to 1000000\.$"),
+    (
+        SearchConfig,
+        {"max_length_ratio": float("inf")},
+        r"max_length_ratio=inf .* at least 0, up to 1000000\.$",
+    ),
     (
         Sampling,
         {"temperature": 0},

@@ -105,7 +105,7 @@ def test_the_flags_do_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> 
         (["--sample", "--diversity-groups", "2"], "--diversity-groups=2 .* but --sample has none"),
         (
             ["--engine", "huggingface", "--coverage-penalty", "1"],
-            ".* --coverage-penalty=1.0: not",
+            ".* --coverage-penalty=1.0: not known there; use 0.0",
         ),
         (["--no-repeat-ngram", "-1"], "--no-repeat-ngram=-1 is out of range; "),
         (["--prefix", "test.en"], "test.en has 6 lines but .*begin.de has 7; line n of one must"),
