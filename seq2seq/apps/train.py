@@ -33,9 +33,9 @@ from seq2seq.apps.train_settings import (
     check_average,
     check_corpora,
     check_groups,
+    check_joint,
     check_run,
     check_seed,
-    check_tie,
     check_trainer,
     follow_origin,
 )
@@ -213,7 +213,7 @@ class TranslationCLI(LightningCLI):
             settings.ckpt_path = start_of_fit(settings.ckpt_path, run)
             architecture = ModelConfig(**settings.model)
             if settings.init_from is None:
-                check_tie(architecture, settings.data.subwords)
+                check_joint(architecture, settings.data.subwords)
         else:
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))

@@ -135,7 +135,7 @@ def check_average(training: Namespace, trainer: Namespace) -> None:
         )
 
 
-def check_tie(model: ModelConfig, subwords: Namespace) -> None:
+def check_joint(model: ModelConfig, subwords: Namespace) -> None:
     """Raise ConfigError where one matrix would serve two vocabularies, before they are trained."""
     if model.shares_languages and not subwords.joint:
         raise cannot_share(model.tie, "with data.subwords.joint=false each has its own subwords")
