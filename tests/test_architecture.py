@@ -66,8 +66,8 @@ LIBRARIES = {
                          "pipeline workers translator training interop apps.train "
                          "evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
-    "pytorch_lightning": "training apps.train",
-    "jsonargparse":      "apps.train apps.train_settings",
+    "pytorch_lightning": "training apps.train apps.train_parser",
+    "jsonargparse":      "apps.train apps.train_parser apps.train_settings",
     "sentencepiece":     "text",
     "google":            "interop.onnx",
     "sacrebleu":         "evaluation",

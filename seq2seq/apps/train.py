@@ -5,7 +5,6 @@ recipe; `search.*` how translations are searched for; `data.*` the corpora. `tra
 Lightning's own. A run lives in one folder, `--run`.
 """
 
-import argparse
 import json
 import logging
 import os
@@ -14,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
@@ -28,6 +27,7 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_writable
+from seq2seq.apps.train_parser import OneLineParser, with_settings_of_run
 from seq2seq.apps.train_settings import (
     VALIDATED_EVERY,
     check_average,
@@ -85,42 +85,6 @@ TRAINER_DEFAULTS = {
     "use_distributed_sampler": False,
     "enable_model_summary": False,
 }
-LONGEST_ERROR = 600
-"""Characters."""
-
-
-class OneLineParser(LightningArgumentParser):
-    """A parser that tells a mistake of the user in one line, and the file that it is in."""
-
-    _reading: str | os.PathLike[str] | None = None
-
-    def parse_path(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Namespace:
-        self._reading = path
-        try:
-            settings: Namespace = super().parse_path(path, *args, **kwargs)
-            return settings
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} is no UTF-8 text; expected YAML in UTF-8.") from None
-        finally:
-            self._reading = None
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        if not self.exit_on_error:  # inside, of one of the types that a setting may have
-            super().error(message, ex)
-        inward = re.search(r'"(data\.\w+)".*NestedArg\(key=\'(\w+)\.(\w+)\'', message, re.DOTALL)
-        if inward:
-            setting, name, field = inward.groups()
-            message = (
-                f"--{setting}.{name}.{field} alone is no corpus; give it as a whole: "
-                f"--{setting}.{name} '{{src: FILE, tgt: FILE}}'"
-            )
-        if self._reading is not None:
-            message = f"{self._reading}: {message}"
-        message = message.replace(' in "<unicode string>",', " in")
-        command, words = self.prog.replace(" [options]", ""), " ".join(message.split())
-        if len(words) > LONGEST_ERROR:  # it may quote a file that was taken for a configuration
-            words = f"{words[: LONGEST_ERROR // 2]} ... {words[-LONGEST_ERROR // 2 :]}"
-        self.exit(2, f"error: {words} (see: {command} --help)\n")
 
 
 class SaveRunConfig(SaveConfigCallback):
@@ -353,20 +317,6 @@ def _quiet_lightning() -> None:
         ".*recommended to use `self.log.*sync_dist=True.*",  # they are of all
     ):
         warnings.filterwarnings("ignore", pattern)
-
-
-def with_settings_of_run(argv: Sequence[str]) -> list[str]:
-    """What goes on with a run, or uses it, has its settings, unless a configuration is given."""
-    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--run", "--config", "--ckpt_path"):
-        named.add_argument(flag, nargs="?")
-    given, _ = named.parse_known_args(argv)
-    settings = Path(given.run or "") / "config.yaml"
-    if not given.run or given.config or not settings.is_file():
-        return list(argv)
-    if argv[0] == "fit" and given.ckpt_path is None:
-        return list(argv)
-    return [argv[0], "--config", str(settings), *argv[1:]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,1 +1,1 @@
-"""Training with Lightning: the only home of pytorch_lightning, with apps/train.py."""
+"""Training with Lightning: the only home of pytorch_lightning, with apps/train*.py."""

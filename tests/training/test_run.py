@@ -18,7 +18,7 @@ import torch
 from small_runs import Run, settings
 from torch import Tensor
 
-from seq2seq.apps.train import with_settings_of_run
+from seq2seq.apps.train_parser import with_settings_of_run
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.data.batch import Batch

@@ -1,0 +1,64 @@
+"""The command line of fit, validate, test and predict: what is typed, and what is wrong with it."""
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jsonargparse import Namespace
+from pytorch_lightning.cli import LightningArgumentParser
+
+from seq2seq.errors import ConfigError
+
+LONGEST_ERROR = 600
+"""Characters."""
+
+
+class OneLineParser(LightningArgumentParser):
+    """A parser that tells a mistake of the user in one line, and the file that it is in."""
+
+    _reading: str | os.PathLike[str] | None = None
+
+    def parse_path(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Namespace:
+        self._reading = path
+        try:
+            settings: Namespace = super().parse_path(path, *args, **kwargs)
+            return settings
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} is no UTF-8 text; expected YAML in UTF-8.") from None
+        finally:
+            self._reading = None
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        if not self.exit_on_error:  # inside, of one of the types that a setting may have
+            super().error(message, ex)
+        inward = re.search(r'"(data\.\w+)".*NestedArg\(key=\'(\w+)\.(\w+)\'', message, re.DOTALL)
+        if inward:
+            setting, name, field = inward.groups()
+            message = (
+                f"--{setting}.{name}.{field} alone is no corpus; give it as a whole: "
+                f"--{setting}.{name} '{{src: FILE, tgt: FILE}}'"
+            )
+        if self._reading is not None:
+            message = f"{self._reading}: {message}"
+        message = message.replace(' in "<unicode string>",', " in")
+        command, words = self.prog.replace(" [options]", ""), " ".join(message.split())
+        if len(words) > LONGEST_ERROR:  # it may quote a file that was taken for a configuration
+            words = f"{words[: LONGEST_ERROR // 2]} ... {words[-LONGEST_ERROR // 2 :]}"
+        self.exit(2, f"error: {words} (see: {command} --help)\n")
+
+
+def with_settings_of_run(argv: Sequence[str]) -> list[str]:
+    """What goes on with a run, or uses it, has its settings, unless a configuration is given."""
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--run", "--config", "--ckpt_path"):
+        named.add_argument(flag, nargs="?")
+    given, _ = named.parse_known_args(argv)
+    settings = Path(given.run or "") / "config.yaml"
+    if not given.run or given.config or not settings.is_file():
+        return list(argv)
+    if argv[0] == "fit" and given.ckpt_path is None:
+        return list(argv)
+    return [argv[0], "--config", str(settings), *argv[1:]]
