@@ -12,7 +12,7 @@ import sentencepiece
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
 from seq2seq.errors import ConfigError, ModelFolderError
-from seq2seq.text.subwords import Subwords, train_subwords
+from seq2seq.text.subwords import LONGEST_TAUGHT, Subwords, train_subwords
 
 Kind = Literal["unigram", "bpe"]
 Normalization = Literal["nfkc", "identity"]
@@ -187,6 +187,16 @@ def test_ctrl_c_while_subwords_are_trained_is_no_mistake_in_the_corpus() -> None
 
     with pytest.raises(KeyboardInterrupt):
         train_subwords(interrupted(), SubwordConfig(), 300)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_subwords_are_learned_from_the_beginning_of_a_line_without_end(kind: Kind) -> None:
+    noise = "".join(random.Random(0).choices("abcdefgh", k=300_000))
+    both = [
+        train_subwords([*TEXTS, text], SubwordConfig(kind=kind), 300)
+        for text in (noise, noise[:LONGEST_TAUGHT])
+    ]
+    assert both[0] == both[1]
 
 
 def test_a_saved_model_is_the_model(tmp_path: Path, subwords: Subwords) -> None:
