@@ -60,16 +60,16 @@ class PairStore(Sequence[Pair]):
     def lengths(self, src: Subwords, tgt: Subwords, say: Say) -> Lengths:
         """Of all pairs, memory-mapped; counted once for these subword models."""
         key = hashlib.sha256(VERSION.encode() + src.serialized + tgt.serialized).hexdigest()[:32]
-        target = self.folder / f"lengths-{key}.npy"
+        target = self.folder / f"lengths-{key}"
         with build_once(target) as unfinished:
             if unfinished is not None:
                 say(f"counting the subwords of {len(self)} pairs")
-                found = np.lib.format.open_memmap(unfinished, "w+", np.uint32, (len(self), 2))
-                for start in range(0, len(self), CHUNK):
-                    pairs = [self[i] for i in range(start, min(start + CHUNK, len(self)))]
-                    found[start : start + len(pairs)] = lengths_of(pairs, src, tgt)
-                found.flush()
-        return np.load(target, mmap_mode="r")  # type: ignore[no-any-return]
+                # Written as a file, not as a map: with no room left that is an error, not SIGBUS.
+                with unfinished.open("wb") as file:
+                    for start in range(0, len(self), CHUNK):
+                        pairs = [self[i] for i in range(start, min(start + CHUNK, len(self)))]
+                        file.write(lengths_of(pairs, src, tgt).tobytes())
+        return np.memmap(target, np.uint32, "r", shape=(len(self), 2))
 
 
 def lengths_of(pairs: Sequence[Pair], src: Subwords, tgt: Subwords) -> Lengths:

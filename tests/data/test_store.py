@@ -9,12 +9,14 @@ import time
 from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from corpora import random_pairs, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from seq2seq.config import SubwordConfig
 from seq2seq.data import store as store_module
@@ -159,6 +161,24 @@ def test_lengths_are_counted_once_for_each_pair_of_subword_models(
     assert len(said) == 1
     assert not np.array_equal(first, found.lengths(other, subwords, said.append))
     assert len(said) == 2
+
+
+def test_lengths_take_room_as_they_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subwords: Subwords
+) -> None:
+    """A file as large as it will be, with holes, is killed by SIGBUS where a disk gets full."""
+    sizes = list[int]()
+
+    def watched(*args: Any) -> NDArray[np.uint32]:
+        sizes.extend(path.stat().st_size for path in folder.glob("lengths-*.unfinished"))
+        return lengths_of(*args)
+
+    folder = tmp_path / "store"
+    found = stored(PAIRS, folder)
+    monkeypatch.setattr(store_module, "lengths_of", watched)
+    monkeypatch.setattr(store_module, "CHUNK", 7)
+    counted = found.lengths(subwords, subwords, print)
+    assert max(sizes) < counted.nbytes
 
 
 def test_a_file_that_changes_between_two_runs_is_noticed(tmp_path: Path) -> None:
