@@ -8,7 +8,7 @@ import hashlib
 import json
 import mmap
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from io import BufferedReader
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from seq2seq.data.cache import build_once
 from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.data.lines import open_bytes, refuse_pipe
+from seq2seq.errors import CorpusError
 from seq2seq.text.subwords import VERSION, Subwords
 
 FORMAT = 2
@@ -88,15 +89,18 @@ def store_of(
     nothing then.
     """
     languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
-    found = sources(files, **languages)
     read_as = {**asdict(files), "src": None, "tgt": None, "path": None, "weight": None}
-    content = found if isinstance(found, str) else [_identity(path, cache) for path in found]
+    content = _content(files, cache, languages)
     key = json.dumps([FORMAT, languages if files.path else None, read_as, content])
     target = cache / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:32]
     with build_once(target) as unfinished:
         if unfinished is not None:
             say(f"storing {files} in {target}")
             write_store(stream_pairs(files, **languages), unfinished)
+            if _content(files, cache, languages) != content:
+                raise CorpusError(
+                    f"{files} changed while it was stored; start again when it is written."
+                )
     return PairStore(target)
 
 
@@ -136,6 +140,12 @@ def _map(path: Path) -> mmap.mmap | bytes:
 
 def _positions(folder: Path, side: str) -> NDArray[np.int64]:
     return np.memmap(folder / f"{side}.positions", np.int64, "r")
+
+
+def _content(files: CorpusFiles, cache: Path, languages: Mapping[str, str]) -> object:
+    """What names the pairs of a corpus, however its files are called."""
+    found = sources(files, **languages)
+    return found if isinstance(found, str) else [_identity(path, cache) for path in found]
 
 
 def _identity(path: Path, cache: Path) -> list[str]:

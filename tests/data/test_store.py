@@ -181,6 +181,18 @@ def test_lengths_take_room_as_they_are_counted(
     assert max(sizes) < counted.nbytes
 
 
+def test_a_corpus_that_changes_while_it_is_stored_gets_no_store(tmp_path: Path) -> None:
+    files = corpus_files(tmp_path)
+
+    def change(_: str) -> None:
+        corpus_files(tmp_path, [*PAIRS, Pair("tosu", "kare")])
+
+    with pytest.raises(CorpusError, match=r"train\.tgt changed while it was stored"):
+        store_of(files, tmp_path / "cache", change)
+    corpus_files(tmp_path)  # as it was
+    assert list(store_of(files, tmp_path / "cache", print)) == PAIRS
+
+
 def test_a_file_that_changes_between_two_runs_is_noticed(tmp_path: Path) -> None:
     files = corpus_files(tmp_path, [Pair("one", "eins")])
     assert list(store_of(files, tmp_path, print)) == [("one", "eins")]
