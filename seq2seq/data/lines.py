@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 import zstandard
 
@@ -66,7 +66,16 @@ OPENERS: dict[str, Any] = {
     ".zst": lambda path, _: io.BufferedReader(ZstdFile(open(path, "rb"))),  # noqa: SIM115
 }
 """By the last suffix: what unpacks a file."""
-PACKERS: dict[str, Any] = {".gz": gzip.open, ".zst": zstandard.open}
+
+
+@contextmanager
+def _pack_gzip(path: str | Path, mode: str) -> Iterator[BinaryIO]:
+    """Without name and time: the same text is the same bytes, which name its store."""
+    with open(path, mode) as raw, gzip.GzipFile("", mode, fileobj=raw, mtime=0) as file:
+        yield cast(BinaryIO, file)
+
+
+PACKERS: dict[str, Any] = {".gz": _pack_gzip, ".zst": zstandard.open}
 """By the last suffix: what packs a file."""
 
 
