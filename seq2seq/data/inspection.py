@@ -149,7 +149,7 @@ class _Inspection:
             self.counts[kind].add(line, pair, f"train line {train_line}")
         return full
 
-    def _findings(self, other_translations: int) -> Iterator[Finding]:
+    def _findings(self, translated_otherwise: int) -> Iterator[Finding]:
         train = self.role == "train"
         if not self.full and (self.pairs or not self.seen.pairs):  # not all behind the parting
             yield self._finding("no-pairs", "no pair has text on both sides", _Count(), spoils=-1)
@@ -157,9 +157,9 @@ class _Inspection:
             spoils = rule.spoils_above if train else rule.spoils_evaluation_above
             yield from self._some(name, rule.says, warns=rule.warns_above, spoils=spoils)
         yield from self._some("duplicate", "pairs that stood here before", warns=0.1)
-        if other_translations > 0:
-            says = "pairs whose source has another translation, too"
-            yield self._finding("several-targets", says, _Count(other_translations), warns=NEVER)
+        if translated_otherwise > 0:
+            says = "pairs whose source stood here before, translated otherwise"
+            yield self._finding("several-targets", says, _Count(translated_otherwise), warns=NEVER)
         for name, kind in KINDS.items():
             exact = self.counts[name.removesuffix("-folded")].count
             if name.endswith("-folded") and self.counts[name].count <= exact:

@@ -125,6 +125,12 @@ def test_a_source_with_another_translation_is_a_note_and_no_duplicate(tmp_path: 
     assert counts.keys() <= {"ratio"}  # unrelated targets may be of any length
 
 
+def test_of_a_source_with_two_translations_the_second_counts(tmp_path: Path) -> None:
+    (found,) = findings(tmp_path, [*HEALTHY, (HEALTHY[0][0], HEALTHY[0][1][:-1] + "o.")])
+    assert (found.name, found.count) == ("several-targets", 1)
+    assert "before" in found.says  # the first one has another translation, too
+
+
 @pytest.mark.parametrize(("shared", "severity"), [(1, "warns"), (2, "spoils")])
 def test_test_pairs_in_train_spoil_the_test_above_one_percent(
     tmp_path: Path, shared: int, severity: str
