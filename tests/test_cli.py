@@ -43,7 +43,11 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as stop:
         main([verb, "--help"])
     assert stop.value.code == 0
-    assert f"usage: seq2seq {verb}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"usage: seq2seq {verb}" in shown
+    placeholders = re.findall(r"^  --([a-z-]+) ([A-Z_]+)", shown, re.MULTILINE)
+    its_own_name = [flag for flag, said in placeholders if said == flag.upper().replace("-", "_")]
+    assert set(its_own_name) <= {"model"}  # a number is N, not BATCH_TOKENS
 
 
 @pytest.mark.parametrize(

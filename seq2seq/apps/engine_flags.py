@@ -48,6 +48,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     )
     flag(
         "--max-length",
+        metavar="N",
         type=int,
         default=MAX_LENGTH,
         help=f"most subwords of a line, the end token counted (default: {MAX_LENGTH})",
@@ -58,13 +59,21 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         default="split",
         help="what becomes of a longer line (default: split)",
     )
-    flag("--batch-tokens", type=int, default=4096, help="source tokens of a batch (default: 4096)")
+    flag(
+        "--batch-tokens",
+        metavar="N",
+        type=int,
+        default=4096,
+        help="source tokens of a batch (default: 4096)",
+    )
     flag(
         "--workers",
+        metavar="N",
         type=int,
-        help="processes that translate (default: on a CPU one for each core if the input is long)",
+        help="processes that translate (default: on a CPU one for each thread of torch, at most "
+        "eight, if the input is a long file; else 1)",
     )
-    flag("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    flag("--device", metavar="NAME", default="auto", help="auto, cpu, cuda, cuda:1 ...")
     flag(
         "--engine",
         choices=["native", *TARGETS],
@@ -72,7 +81,12 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         help="what searches: our own network, or the library that the model was or may be exported "
         "to",
     )
-    flag("--precision", default="fp32", help="fp32, bf16 or fp16 (default: fp32, the safest)")
+    flag(
+        "--precision",
+        metavar="TYPE",
+        default="fp32",
+        help="fp32, bf16 or fp16 (default: fp32, the safest)",
+    )
 
 
 def check_engine_flags(args: argparse.Namespace) -> None:

@@ -65,17 +65,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--alpha",
+        metavar="X",
         type=float,
         default=0.0,
         help="exponent of the length penalty (default: 0, no penalty)",
     )
     parser.add_argument(
         "--batch-tokens",
+        metavar="N",
         type=int,
         default=4096,
         help="tokens of a batch, on its longer side (default: 4096)",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    parser.add_argument(
+        "--device", metavar="NAME", default="auto", help="auto, cpu, cuda, cuda:1 ..."
+    )
 
 
 @told_as_flags()
