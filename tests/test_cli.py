@@ -33,6 +33,17 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {verb} " in shown for verb in {**LIGHTNING_VERBS, **VERBS})
 
 
+@pytest.mark.parametrize("verb", ["inspect", "clean"])
+def test_help_tells_that_languages_choose_from_a_path(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    shown = capsys.readouterr().out
+    for flag in ("--src-lang", "--tgt-lang"):
+        assert "PATH" in shown.split(f"  {flag} LANG ")[1].split("  --")[0]
+
+
 def test_version_names_program_and_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("seq2seq 0.")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from seq2seq.apps.corpus_flags import (
     add_corpus_flags,
+    add_languages,
     add_limits,
     corpus_files,
     limits_of,
@@ -62,8 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "either side, whatever its case and punctuation, is rejected by the rule overlap",
     )
     add_corpus_flags(parser)
-    parser.add_argument("--src-lang", metavar="LANG", default="", help="e.g. en: its script")
-    parser.add_argument("--tgt-lang", metavar="LANG", default="", help="e.g. ja: its scripts")
+    add_languages(parser)
     add_limits(parser)
 
 

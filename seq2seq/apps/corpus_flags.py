@@ -12,6 +12,18 @@ from seq2seq.data.normal import SLACK, Limits
 from seq2seq.errors import ConfigError
 
 
+def add_languages(parser: argparse.ArgumentParser) -> None:
+    """The languages of the sides."""
+    for flag, side, example in (("--src-lang", "source", "en"), ("--tgt-lang", "target", "ja")):
+        parser.add_argument(
+            flag,
+            metavar="LANG",
+            default="",
+            help=f"language of the {side}, e.g. {example}: tells its script, and which of the "
+            f"languages in PATH to read",
+        )
+
+
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """The limits of the rules `long` and `ratio`."""
     parser.add_argument(

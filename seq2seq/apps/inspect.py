@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.apps.corpus_flags import (
     add_corpus_flags,
+    add_languages,
     add_limits,
     corpus_files,
     limits_of,
@@ -50,8 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{what}: SRC TGT, or one PATH with both sides",
         )
     add_corpus_flags(parser)
-    parser.add_argument("--src-lang", metavar="LANG", default="", help="e.g. en: its script")
-    parser.add_argument("--tgt-lang", metavar="LANG", default="", help="e.g. ja: its scripts")
+    add_languages(parser)
     parser.add_argument("--model", metavar="MODEL", help="count what its subwords do not know")
     add_limits(parser)
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page about it, too")
