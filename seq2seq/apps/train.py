@@ -178,6 +178,11 @@ class TranslationCLI(LightningCLI):
             architecture = ModelConfig(**settings.model)
             if settings.init_from is None:
                 check_joint(architecture, settings.data.subwords)
+                if settings.data.subwords_from is not None:
+                    raise ConfigError(
+                        f"data.subwords_from={settings.data.subwords_from} alone has no effect; "
+                        f"--init_from takes a model's subwords together with its weights."
+                    )
         else:
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
