@@ -73,10 +73,8 @@ def compare(
     if not resamples:
         return _scores_alone(systems, references, target_lang, metrics, lowercase)
     refuse_too_many(resamples, len(references[0]), ", or 0 for scores without intervals")
-    if lowercase:  # also where lines that differ are counted
-        systems = {name: [line.lower() for line in lines] for name, lines in systems.items()}
     return _tested(
-        list(systems.items()),
+        {name: [each] for name, each in systems.items()},
         references,
         new_metrics(metrics, target_lang, lowercase),
         paired,
@@ -104,9 +102,7 @@ def compare_seeds(
         for hypotheses in translations:
             check_lines(hypotheses, references)
     refuse_too_many(resamples, len(references[0]))
-    pooled = {name: Pooled(each) for name, each in new_metrics(metrics, target_lang).items()}
-    by_sentence = [(name, list(zip(*each, strict=True))) for name, each in systems.items()]
-    return _tested(by_sentence, references, pooled, "bootstrap", resamples)
+    return _tested(systems, references, new_metrics(metrics, target_lang), "bootstrap", resamples)
 
 
 class Pooled:
@@ -117,13 +113,16 @@ class Pooled:
 
     def __init__(self, metric: Any) -> None:
         self.metric = metric
+        self.counts: list[Any] = []
+        """Of each system that was counted, in turn: a row for each sentence."""
 
     def _extract_corpus_statistics(
         self, segments: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
     ) -> Any:
         systems = zip(*segments, strict=True)
         counts = [self.metric._extract_corpus_statistics(each, references) for each in systems]
-        return np.sum(counts, axis=0)
+        self.counts.append(np.sum(counts, axis=0))
+        return self.counts[-1]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.metric, name)
@@ -137,18 +136,18 @@ def how_tested(paired: str, resamples: int) -> str:
 
 
 def _tested(
-    systems: Sequence[tuple[str, Sequence[Any]]],
+    systems: Mapping[str, Sequence[Sequence[str]]],
     references: Sequence[Sequence[str]],
     metrics: Mapping[str, Any],
     paired: str,
     resamples: int,
 ) -> list[SystemScore]:
     randomized = paired == "randomization" and len(systems) > 1
-    leasts = [_chance_of_all_or_none(systems[0][1], segments) for _, segments in systems]
+    pooled = {name: Pooled(metric) for name, metric in metrics.items()}
     paired_test: Any = PairedTest
     signatures, found = paired_test(
-        systems,
-        metrics,
+        [(name, list(zip(*each, strict=True))) for name, each in systems.items()],
+        pooled,
         references,
         test_type=PAIRED["randomization" if randomized else "bootstrap"],
         n_samples=TRIALS * resamples if randomized else resamples,
@@ -161,11 +160,11 @@ def _tested(
             float(result.score),
             float(result.mean),
             float(result.ci),
-            _p_value(result, found[name][0], least),
-            signature.format(),
+            _p_value(result, found[name][0], _chance_of_all_or_none(metric.counts[0], counts)),
+            signatures[name].format(),
         )
-        for name, signature in signatures.items()
-        for (system, _), least, result in zip(systems, leasts, found[name], strict=True)
+        for name, metric in zip(signatures, pooled.values(), strict=True)
+        for system, counts, result in zip(systems, metric.counts, found[name], strict=True)
     ]
 
 
@@ -178,14 +177,10 @@ def _p_value(result: Any, baseline: Any, least: float) -> float | None:
     return 1.0 if result.score == baseline.score else max(least, float(result.p_value))
 
 
-def _chance_of_all_or_none(one: Sequence[Any], other: Sequence[Any]) -> float:
-    """That random swaps leave the systems as they are, or exchange them; a segment is a translation
-    or all of a sentence."""
-
-    def words(segment: Any) -> list[list[str]]:
-        return [text.split() for text in ([segment] if isinstance(segment, str) else segment)]
-
-    different = sum(words(a) != words(b) for a, b in zip(one, other, strict=True))
+def _chance_of_all_or_none(one: Any, other: Any) -> float:
+    """That random swaps leave the systems as they are, or exchange them; swapping translations
+    whose counts (a row for each sentence) are equal changes nothing."""
+    different = int((one != other).any(axis=1).sum())
     least: float = 2.0 ** (1 - different)
     return min(1.0, least)
 

@@ -1,6 +1,7 @@
 """Intervals and p-values are sacreBLEU's; where it has none, resampling is written out."""
 
 import random
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -87,6 +88,31 @@ def test_few_lines_that_differ_are_no_proof(worse: int, paired: str) -> None:
         resamples=RESAMPLES,
     )
     assert found.p_value == 2 / 2**worse
+
+
+@pytest.mark.parametrize("paired", significance.PAIRED)
+@pytest.mark.parametrize(
+    ("metric", "other"),
+    [("ter", str.upper), ("bleu", lambda line: line.replace("?", "!")), ("bleu", "  {} ".format)],
+)
+def test_lines_that_count_the_same_are_no_proof(
+    metric: str, other: Callable[[str], str], paired: str
+) -> None:
+    """Swapping them changes no score: TER knows no case, and BLEU no two wrong words apart."""
+    base = [f"{line} ?" for line in REFERENCE]
+    worse = ["x", "y", *map(other, base[2:])]
+    systems = {"base": base, "worse": worse}
+    _, found = compare(systems, [REFERENCE], metrics=[metric], paired=paired, resamples=RESAMPLES)
+    assert found.p_value is not None
+    assert found.p_value >= 2 / 2**2
+
+
+@pytest.mark.parametrize("paired", significance.PAIRED)
+def test_equal_scores_of_other_translations_show_nothing(paired: str) -> None:
+    lines = ["one two three four"] * len(REFERENCE)
+    systems = {name: [*lines[:n], "x", *lines[n + 1 :]] for n, name in enumerate(("a", "b"))}
+    _, found = compare(systems, [lines], metrics=["bleu"], paired=paired, resamples=RESAMPLES)
+    assert found.p_value == 1
 
 
 @pytest.mark.parametrize("seed", ["0", "-1", "abc", "1.5", ""])
