@@ -33,8 +33,8 @@ def _section(number: int, example: Example) -> str:
     )
     heads = "\n".join(layers)
     return f"""<section>
-<h2>{number}. {escape(example.source)}</h2>
-<p>{escape(example.translation)}</p>
+<h2>{number}. <bdi>{escape(example.source)}</bdi></h2>
+<p dir="auto">{escape(example.translation)}</p>
 {mean}
 <details open="open">
 <summary>Each head</summary>

@@ -54,8 +54,8 @@ def _finding(finding: Mapping[str, Any]) -> str:
 
 def _example(example: Mapping[str, Any]) -> str:
     note = f" ({escape(example['note'])})" if example["note"] else ""
-    text = f"{example['src']} ↔ {example['tgt']}"
-    return f"line {example['line']:,}{note}: {escape(text)}"
+    src, tgt = (f"<bdi>{escape(example[side])}</bdi>" for side in ("src", "tgt"))
+    return f"line {example['line']:,}{note}: {src} ↔ {tgt}"
 
 
 def _side(name: str, side: Mapping[str, Any]) -> str:

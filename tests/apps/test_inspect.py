@@ -76,6 +76,7 @@ def test_the_page_is_well_formed_needs_no_network_and_escapes_the_corpus(folder:
     assert len(list(tree.iter("svg"))) == 6
     assert "script" not in {element.tag for element in tree.iter()}
     assert "<script>alert(1)</script> & a" in "".join(tree.itertext())
+    assert "<script>alert(1)</script> & a" in [each.text for each in tree.iter("bdi")]
     assert not {"src", "href"} & {name for element in tree.iter() for name in element.attrib}
     assert json.loads(Path("report.json").read_text(encoding="utf-8"))["spoilt"] is True
 

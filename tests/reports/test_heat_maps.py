@@ -95,6 +95,13 @@ def test_the_page_is_well_formed_needs_no_network_and_escapes_sentences() -> Non
     assert "url(" not in page
 
 
+def test_a_sentence_has_its_own_direction() -> None:
+    """Otherwise the full stop of a right-to-left one stands at its beginning."""
+    page = html_page([Example("בית.", "بيت.", ["a"], ["b"], [[[[1.0]]]])])
+    assert "<h2>1. <bdi>בית.</bdi></h2>" in page
+    assert '<p dir="auto">بيت.</p>' in page
+
+
 def labels(texts: Sequence[object]) -> list[str]:
     return [text.get_text() for text in texts]  # type: ignore[attr-defined]
 
