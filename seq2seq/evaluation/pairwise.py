@@ -41,8 +41,9 @@ def bleu(
         hypotheses, references, 4, lambda text: tuple(tokenize(text.rstrip()).split())
     )
     exists, missed = said > 0, matches == 0
-    # sacreBLEU takes 1/2, 1/4 ... of a match for the first, second ... order without one.
-    smoothed = np.where(missed, 0.5 ** (missed & exists).cumsum(axis=0), matches)
+    # sacreBLEU takes 1/2, 1/4 ... of a match for the first, second ... order without one; orders
+    # that do not exist are the last.
+    smoothed = np.where(missed, 0.5 ** missed.cumsum(axis=0), matches)
     logs = np.where(exists, np.log(_over(smoothed, said, empty=1.0)), 0.0)  # (4, N, M)
     brevity = np.minimum(0.0, 1 - _over(wanted[0], said[0], empty=1.0))  # of their tokens
     score = 100 * np.exp(brevity + _over(logs.sum(axis=0), exists.sum(axis=0)))
