@@ -52,5 +52,5 @@ def test_the_best_are_the_best_of_all_that_the_beam_keeps(weight: float, n_best:
 
 def test_of_samples_there_are_as_many_as_asked_for() -> None:
     config = SearchConfig(beam=3, n_best=2, sampling=Sampling())
-    (first, *_) = find_and_rerank(find, tell, 2.0, BATCH, config)
-    assert [each.tokens for each in first] == [[11, 12], [10]]
+    (first, *_) = find_and_rerank(find, tell, -2.0, BATCH, config)
+    assert [each.tokens for each in first] == [[10], [11, 12]]  # not [], which nobody asked for

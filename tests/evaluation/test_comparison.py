@@ -86,6 +86,9 @@ def test_the_look_at_output_names_the_lines() -> None:
     assert look("x", system, references).copies is None
     seven = [*system[:4], "a b c d e f g", ""]
     assert look("x", seven, references).long == []  # fewer than 5 words more than three
+    assert look("x", ["a b c d e " * 2], [["a b c d e"]]).long == []  # twice, not more
+    assert look("x", [""], [["a"]], [" "]).copies == []  # of nothing
+    assert look("x", ["我去"], [["我去我去"]], target_lang="zh").length_ratio == 0.5
 
 
 # -- differences
@@ -120,6 +123,12 @@ def test_a_word_is_right_as_often_as_the_reference_still_wants_it() -> None:
         (" sat ", "same"),
         ("down", "right"),
     ]
+
+
+def test_a_word_that_moved_is_right_in_both_places() -> None:
+    one, other = marked("now we go", "we go now", "so we go now")
+    assert one == [("now", "right"), (" we go", "same")]
+    assert other == [("we go ", "same"), ("now", "right")]
 
 
 def test_case_is_no_difference_where_scores_are_lower_cased() -> None:
@@ -184,6 +193,15 @@ def test_a_comparison_in_depth_has_the_scores_of_a_comparison_with_the_same_sett
     deep = compare_in_depth(systems, references, target_lang="zh", metrics=["bleu", "ter"], **how)
     assert deep.scores == compare(systems, references, "zh", ["bleu", "ter"], **how)
     assert deep.sure == 0.05
+    (found,) = deep.differences
+    assert (found.worse, [each.line for each in found.losses]) == (4, [2, 4, 6, 8])
+    assert found.gains[0].baseline.marked[0] == ("der hund schläft ", "same")
+    lower = [[line.lower() for line in lines] for lines in (*systems.values(), references[0])]
+    low = compare_in_depth(dict(zip("ab", lower, strict=False)), lower[2:], target_lang="zh")
+    assert deep.found == low.found
+    assert not any(
+        "|ar:" in group.scores[0].signature for each in deep.groupings for group in each.groups
+    )
     assert all(
         "tok:zh" in group.scores[0].signature for each in deep.groupings for group in each.groups
     )

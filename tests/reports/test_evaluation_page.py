@@ -113,6 +113,18 @@ def test_scores_stand_with_interval_difference_chance_and_signature() -> None:
         assert part in shown, part
 
 
+@pytest.mark.parametrize(("values", "best"), [((31.0, 33.0), [33, 31]), ((33.0, 31.0), [33, 31])])
+def test_the_best_score_of_a_metric_is_marked(values: tuple[float, float], best: list[int]) -> None:
+    given = comparison()
+    for first in (0, 2):  # BLEU and TER
+        for place, value in enumerate(values):
+            given["scores"][first + place]["value"] = value
+    cells = [cell for cell in tree(html_page(given)).iter("td") if cell.get("class") == "best"]
+    assert (
+        sorted((int(float((cell.text or "").split()[0])) for cell in cells), reverse=True) == best
+    )
+
+
 @pytest.mark.parametrize(
     ("p_value", "values", "said"),
     [
@@ -148,6 +160,7 @@ def test_a_page_without_intervals_says_so_and_one_system_is_compared_with_none()
     alone = comparison()
     alone.update(systems=["old"], scores=alone["scores"][::2], differences=[])
     alone["outputs"].pop()
+    assert 'class="best"' not in html_page(alone)
     shown = text(html_page(alone))
     assert shown.startswith("Evaluation of old")
     assert "new" not in shown.replace("length ratio", "")
