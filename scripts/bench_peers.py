@@ -32,7 +32,7 @@ from pathlib import Path
 from statistics import fmean
 from string import Template
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from seq2seq.config import EOS_ID, SubwordConfig
 from seq2seq.data.corpus import CorpusFiles, Pair
@@ -97,21 +97,36 @@ def environment(name: str, folder: Path) -> Path:
 def output_of(
     command: Sequence[object], folder: Path | None = None, threads: int | None = None
 ) -> str:
-    """What a process without a GPU prints; NotMeasured tells the last line of one that failed."""
-    words = [str(word) for word in command]
+    """What a process without a GPU prints."""
     variables = {"CUDA_VISIBLE_DEVICES": ""}
     if threads is not None:
         variables["OMP_NUM_THREADS"] = str(threads)
+    return ended(command, variables, folder).stdout
+
+
+def ended(
+    command: Sequence[object],
+    variables: dict[str, str],
+    folder: Path | None = None,
+    stdin: TextIO | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """A process that did its work; NotMeasured tells the last line of one that failed."""
+    words = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, cwd=folder, env=os.environ | variables
+            words,
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=os.environ | variables,
         )
     except OSError as error:
         raise NotMeasured(f"{words[0]}: {error.strerror}") from None
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise NotMeasured(f"{' '.join(words[:4])} ... failed: {lines[-1] if lines else 'silently'}")
-    return done.stdout
+    return done
 
 
 # -- the data

@@ -34,7 +34,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from bench_peers import CACHE, SCRIPTS, NotMeasured, attempt, environment, positive, say
+from bench_peers import CACHE, SCRIPTS, NotMeasured, attempt, ended, environment, positive, say
 from peers.joeynmt_weights import checkpoint
 
 from seq2seq.allocator import keep_freed_memory
@@ -174,20 +174,8 @@ def read_answer(command: Sequence[str], args: argparse.Namespace) -> Found:
 def run(
     command: Sequence[str], args: argparse.Namespace, cwd: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    threads = {"OMP_NUM_THREADS": str(args.threads)}
     with open(args.src, encoding="utf-8") as lines:
-        done = subprocess.run(
-            command,
-            stdin=lines,
-            capture_output=True,
-            text=True,
-            cwd=cwd,
-            env=os.environ | threads,
-        )
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise NotMeasured(f"{' '.join(command[:4])} ... failed: {said[-1] if said else 'silently'}")
-    return done
+        return ended(command, {"OMP_NUM_THREADS": str(args.threads)}, cwd, lines)
 
 
 BASE = "ctranslate2 fp32"
