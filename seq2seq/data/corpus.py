@@ -69,7 +69,7 @@ def stream_pairs(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") 
     sides. The languages choose from what holds several.
     """
     empty = True
-    for pair in _read(files, src_lang, tgt_lang):
+    for pair in read_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang):
         empty = empty and not (clean(pair.src) and clean(pair.tgt))
         yield pair
     if empty:
@@ -96,7 +96,8 @@ def files_of(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> l
     return [Path(path) for path in _two_files(files, src_lang, tgt_lang)]
 
 
-def _read(files: CorpusFiles, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
+def read_pairs(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> Iterator[Pair]:
+    """The same, and no error where none has text on both sides."""
     fields = {"src_field": files.src_field, "tgt_field": files.tgt_field}
     sides = Sides(src_lang=src_lang, tgt_lang=tgt_lang, **fields)
     if files.path is not None and files.path.startswith(HUGGING_FACE):

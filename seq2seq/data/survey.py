@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import zip_longest
 
-from seq2seq.data.corpus import CorpusFiles, Pair, files_of, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, files_of, read_pairs
 from seq2seq.data.lines import read_lines, refuse_pipe
 from seq2seq.text.normalize import clean
 
@@ -77,7 +77,7 @@ def all_lines(
     if len(paths) == 2:
         yield from zip_longest(*(read_lines(path, errors="surrogateescape") for path in paths))
     else:
-        yield from stream_pairs(files, src_lang=languages[0], tgt_lang=languages[1])
+        yield from read_pairs(files, src_lang=languages[0], tgt_lang=languages[1])
 
 
 def whole_pairs(files: CorpusFiles, languages: tuple[str, str]) -> Iterator[Pair]:

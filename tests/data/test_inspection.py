@@ -187,6 +187,13 @@ def test_a_corpus_without_a_pair_is_spoilt(tmp_path: Path, train: Pairs) -> None
     assert report.findings[0].name == "no-pairs"
 
 
+@pytest.mark.parametrize("text", ["", "\t\n", "ka\t \n"])
+def test_a_corpus_in_one_file_without_a_pair_is_spoilt_too(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.tsv").write_text(text)
+    (report,) = inspect(Plan(train=CorpusFiles(path=str(tmp_path / "train.tsv"))))
+    assert report.findings[0].name == "no-pairs"
+
+
 def test_a_missing_line_is_told_with_both_counts_and_the_place(tmp_path: Path) -> None:
     src, tgt = write(tmp_path, "train", HEALTHY)
     kept = [pair[1] for n, pair in enumerate(HEALTHY) if n != 399]
