@@ -140,6 +140,13 @@ def test_after_cleaning_against_a_test_set_inspect_finds_no_overlap(
     assert main([*inspect, "out.src", "out.tgt"]) == 0
 
 
+def test_signs_alone_are_told_apart_when_cleaning_against_a_test_set(folder: Path) -> None:
+    write(folder, "in", [*HEALTHY, ("!!!", "..."), ("???", "?!?")])
+    write(folder, "test", [("!!!", "...")])
+    assert main([*COMMAND, "--rules", "overlap", "--against", "test.src"]) == 0
+    assert Path("rejected.tsv").read_text() == "overlap\t301\t!!!\t...\n"
+
+
 def test_a_corpus_in_one_file_is_no_text_to_clean_against(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

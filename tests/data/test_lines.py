@@ -106,6 +106,15 @@ def test_a_file_in_place_of_a_folder_and_a_name_that_is_too_long_are_named(tmp_p
     refuse_pipe("x" * 5000)  # leaves it to whoever opens it
 
 
+def test_a_zst_file_packed_with_a_long_window_is_read(tmp_path: Path) -> None:
+    """RFC 8878: a frame that asks for a window of 256 MiB, and its last block, two bytes as they
+    are; what unpacks takes no more than 128 MiB unless told."""
+    window, block = bytes([0, 28 - 10 << 3]), (2 << 3 | 1).to_bytes(3, "little") + b"a\n"
+    path = tmp_path / "a.en.zst"
+    path.write_bytes(bytes.fromhex("28b52ffd") + window + block)
+    assert list(read_lines(path)) == ["a"]
+
+
 @pytest.mark.parametrize("packing", ["gzip", "zstd"])
 @pytest.mark.parametrize("damage", ["cut", "cut to the header", "not packed", "flipped"])
 def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: str) -> None:

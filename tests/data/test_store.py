@@ -98,6 +98,25 @@ def test_other_content_and_sides_swapped_are_other_stores(tmp_path: Path) -> Non
     assert len(stores_in(cache)) == 3
 
 
+def test_the_same_bytes_read_in_another_way_are_another_store(tmp_path: Path) -> None:
+    text = '{"src": "ka",\t"tgt": "to"}\n'  # JSON, and two columns
+    for ending in ("jsonl", "tsv"):
+        (tmp_path / f"x.{ending}").write_text(text)
+    units = "".join(f'<tuv xml:lang="{lang}"><seg>{lang}</seg></tuv>' for lang in ("en", "de"))
+    (tmp_path / "x.tmx").write_text(f"<tmx><body><tu>{units}</tu></body></tmx>")
+
+    def read(name: str, src_lang: str, **fields: str) -> list[Pair]:
+        files = CorpusFiles(path=str(tmp_path / name), **fields)  # type: ignore[arg-type]
+        languages = {"src_lang": src_lang, "tgt_lang": "en" if src_lang == "de" else "de"}
+        return list(store_of(files, tmp_path / "cache", str, **languages))
+
+    assert read("x.jsonl", "en") == [("ka", "to")]
+    assert read("x.jsonl", "en", src_field="tgt", tgt_field="src") == [("to", "ka")]
+    assert read("x.tsv", "en") == [('{"src": "ka",', '"tgt": "to"}')]
+    assert read("x.tmx", "en") == [("en", "de")]
+    assert read("x.tmx", "de") == [("de", "en")]
+
+
 def test_a_cache_whose_name_is_too_long_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^data\.cache: \S+xxx/digests cannot be written to"):
         store_of(corpus_files(tmp_path, PAIRS), tmp_path / ("x" * 300), str)
