@@ -77,7 +77,7 @@ def read(folder: Path) -> SavedModel:
     weights = _read_weights(*weight_files(folder))
     (src, src_subwords), (tgt, tgt_subwords) = _vocabularies(folder, config, weights)
     network = _network(folder, config, weights, src, tgt)
-    src_lang, tgt_lang = (str(_part(config, "data", each).get("lang") or "") for each in LANGUAGES)
+    src_lang, tgt_lang = (_text(_part(config, "data", each), "lang") for each in LANGUAGES)
     return SavedModel(network, src_subwords, tgt_subwords, src_lang, tgt_lang)
 
 
@@ -152,6 +152,12 @@ def _part(config: Config, *names: str) -> dict[str, Any]:
     return dict(config)
 
 
+def _text(settings: Config, name: str) -> str:
+    """A setting; empty where it is not there, or something else."""
+    value = settings.get(name)
+    return value if isinstance(value, str) else ""
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(read_bytes(path))
@@ -205,7 +211,7 @@ def _vocabularies(
 
 def _entries(folder: Path, config: Config, side: str) -> list[str]:
     """Of a vocabulary by their ids: special ones first, each once."""
-    named = Path(str(_part(config, "data", side).get("voc_file", "")))
+    named = Path(_text(_part(config, "data", side), "voc_file"))
     paths = [folder / f"{side}_vocab.txt", folder / named.name]
     path = next(filter(Path.is_file, paths), paths[0])
     lines = read_text(path).splitlines()  # at U+2028, too, as JoeyNMT does
@@ -215,7 +221,7 @@ def _entries(folder: Path, config: Config, side: str) -> list[str]:
 
 def _sentencepiece_file(folder: Path, config: Config, side: str) -> Path:
     """JoeyNMT copies it into its model_dir."""
-    named = Path(str(_part(config, "data", side, "tokenizer_cfg").get("model_file", "")))
+    named = Path(_text(_part(config, "data", side, "tokenizer_cfg"), "model_file"))
     if not named.name:
         raise ModelFolderError(
             f"{folder / 'config.yaml'} is damaged: it lacks data.{side}.tokenizer_cfg.model_file."

@@ -416,6 +416,31 @@ def test_a_refusal_is_short_whatever_the_settings_stand_for(tmp_path: Path) -> N
     assert len(str(refusal.value)) < 3000
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("lang", None), ("voc_file", None), ("model_file", "it lacks .*model_file")]
+)
+def test_what_stands_for_a_text_is_not_written_out(
+    name: str, said: str | None, tmp_path: Path
+) -> None:
+    """With more lines of YAML it would not fit into memory."""
+
+    class Unwritable(list[str]):
+        def __repr__(self) -> str:
+            raise MemoryError
+
+    write_joeynmt(tmp_path)
+    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    section = config["data"]["src"]
+    (section["tokenizer_cfg"] if name == "model_file" else section)[name] = Unwritable(["en"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "safe_load", lambda _: config)
+        if said is None:
+            assert read(tmp_path).src_lang == ("" if name == "lang" else section["lang"])
+            return
+        with pytest.raises(ModelFolderError, match=said):
+            read(tmp_path)
+
+
 def test_the_best_checkpoint_is_read_or_else_the_last_one(tmp_path: Path) -> None:
     write_joeynmt(tmp_path)
     best = tmp_path / "best.ckpt"
