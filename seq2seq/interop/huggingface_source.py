@@ -37,6 +37,12 @@ ACTIVATIONS_READ = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"si
 BIASES = ("_proj.bias", ".fc1.bias", ".fc2.bias")
 SPECIAL = ("pad", "eos", "decoder_start")
 SENTENCEPIECE = ("source.spm", "target.spm")
+WEIGHTS = [
+    pattern
+    for name, ending in (("model", "safetensors"), ("pytorch_model", "bin"))
+    for pattern in (f"{name}.{ending}", f"{name}-*-of-*.{ending}")
+]
+"""Files of weights, whole or in parts; as in transformers, the first that are there are read."""
 SRC, TGT, OUT = map(their_name, ("src_embedding.weight", "tgt_embedding.weight", "output.weight"))
 OUTPUT_BIAS = their_name("output.bias")
 POSITIONS = [their_name(f"{side}_positions.table") for side in ("src", "tgt")]
@@ -103,8 +109,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Those of safetensors, if there are any."""
-    paths = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    """One, or its parts; not those of another precision (model.fp16.safetensors)."""
+    paths = next(filter(None, (sorted(folder.glob(each)) for each in WEIGHTS)), [])
     if not paths:
         raise ModelFolderError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
     return paths

@@ -24,7 +24,7 @@ from seq2seq.engine import NativeEngine
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import their_name
 from seq2seq.interop.huggingface import export, obstacles
-from seq2seq.interop.huggingface_source import read
+from seq2seq.interop.huggingface_source import read, weight_files
 from seq2seq.interop.vocabulary import SpecialIds, vocabulary
 from seq2seq.model_card import front_matter
 from seq2seq.model_facts import load_provenance
@@ -366,6 +366,20 @@ def test_a_missing_or_damaged_file_is_named(name: str, opus: Path) -> None:
     (opus / name).unlink()
     with pytest.raises(ModelFolderError, match=name):
         read(opus)
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "bin"])
+def test_weights_of_another_precision_beside_them_are_not_read(opus: Path, ending: str) -> None:
+    theirs = write_opus(opus)
+    saved = read(opus)
+    if ending == "bin":
+        (opus / "model.safetensors").unlink()
+        torch.save(theirs.state_dict(), opus / "pytorch_model.bin")
+    (used,) = weight_files(opus)
+    other = used.with_name(used.name.replace(ending, f"fp16.{ending}"))
+    torch.save({name: tensor.half() for name, tensor in theirs.state_dict().items()}, other)
+    assert weight_files(opus) == [used]
+    assert same_weights(read(opus).network, saved.network)
 
 
 def test_the_origin_is_told_by_its_files_and_the_licence_on_its_card(
