@@ -1,6 +1,7 @@
 """JSON files of ours: an object with the version of its format, whose parts have known types."""
 
 import json
+import math
 from collections.abc import Set
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -47,8 +48,10 @@ def misfit(value: Any, kind: Any, where: str = "") -> str:
         parts = [(x, get_args(kind)[1], f"{where}.{k}") for k, x in value.items()] if fits else []
     elif get_origin(kind) is Literal:
         fits = value in get_args(kind)
+    elif kind is float:
+        fits = type(value) in (int, float) and abs(value) < math.inf
     else:
-        fits = type(value) in ((int, float) if kind is float else get_args(kind) or (kind,))
+        fits = type(value) in (get_args(kind) or (kind,))
     if not fits:
         return f"{where.lstrip('.') or 'it'} is {shown(value)}"
     return next(filter(None, (misfit(*part) for part in parts)), "")

@@ -13,6 +13,7 @@ from seq2seq.versioned import read_versioned
 class Box:
     name: str
     size: int | None = None
+    weight: float = 1.0
 
 
 DEEP = "[" * 100_000
@@ -31,12 +32,14 @@ NESTED = '{"size":' * 400 + "1" + "}" * 400
         ('{"format_version": 1}', "is damaged: name is missing"),
         ('{"format_version": 1, "name": null}', "is damaged: name is None"),
         ('{"format_version": 1, "name": "a", "size": 2.5}', r"is damaged: size is 2\.5"),
+        ('{"format_version": 1, "name": "a", "weight": 1e400}', "is damaged: weight is inf"),
+        ('{"format_version": 1, "name": "a", "weight": NaN}', "is damaged: weight is nan"),
         (
             '{"format_version": 1, "name": "a", "size": ' + NESTED + "}",
             r"is damaged: size is an object",
         ),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "box.json"
