@@ -11,7 +11,7 @@ from pathlib import Path
 from seq2seq.data.formats import READERS, Sides, reader_of
 from seq2seq.data.formats import Pair as Pair  # what a corpus consists of
 from seq2seq.data.huggingface import fingerprint, read_dataset
-from seq2seq.data.lines import OPENERS, read_lines
+from seq2seq.data.lines import OPENERS, Errors, read_lines
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.text.normalize import clean
 
@@ -96,14 +96,19 @@ def files_of(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> l
     return [Path(path) for path in _two_files(files, src_lang, tgt_lang)]
 
 
-def read_pairs(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> Iterator[Pair]:
-    """The same, and no error where none has text on both sides."""
+def read_pairs(
+    files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "", errors: Errors = "strict"
+) -> Iterator[Pair]:
+    """The same, and no error where none has text on both sides.
+
+    `errors` is of the lines in one file with both sides.
+    """
     fields = {"src_field": files.src_field, "tgt_field": files.tgt_field}
     sides = Sides(src_lang=src_lang, tgt_lang=tgt_lang, **fields)
     if files.path is not None and files.path.startswith(HUGGING_FACE):
         return read_dataset(files.path.removeprefix(HUGGING_FACE), files.split, sides)
     if files.path is not None and (reader := reader_of(files.path)):
-        return reader(files.path, sides)
+        return reader(files.path, sides, errors)
     return parallel_lines(*_two_files(files, src_lang, tgt_lang))
 
 

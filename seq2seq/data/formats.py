@@ -1,7 +1,9 @@
 """File formats of corpora, told by their suffix: one reader each.
 
 A reader yields the pairs of a file in the file's order and in constant memory (a PO file, never
-large, is held whole). A new format is one function and one line in READERS.
+large, is held whole). What is wrong with a line of TSV or JSONL is an error if errors are strict;
+otherwise a line that is no pair is one without translation. A new format is one function and one
+line in READERS.
 """
 
 import json
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 import polib
 from lxml import etree
 
-from seq2seq.data.lines import OPENERS, open_bytes, read_lines
+from seq2seq.data.lines import OPENERS, Errors, open_bytes, read_lines
 from seq2seq.errors import ConfigError, CorpusError
 
 
@@ -37,15 +39,15 @@ class Sides:
     src_field: str = "src"
     tgt_field: str = "tgt"
 
-    def pair_in(self, record: Mapping[str, Any], where: str) -> Pair:
+    def pair_in(self, record: Mapping[str, Any], where: str, errors: Errors = "strict") -> Pair:
         """The two fields of a record; `where` begins the errors."""
         return Pair(
-            _field(record, "src_field", self.src_field, where),
-            _field(record, "tgt_field", self.tgt_field, where),
+            _field(record, "src_field", self.src_field, where, errors),
+            _field(record, "tgt_field", self.tgt_field, where, errors),
         )
 
 
-def _field(record: Mapping[str, Any], setting: str, field: str, where: str) -> str:
+def _field(record: Mapping[str, Any], setting: str, field: str, where: str, errors: Errors) -> str:
     value: Any = record
     for name in field.split("."):
         if not isinstance(value, Mapping) or name not in value:
@@ -55,7 +57,7 @@ def _field(record: Mapping[str, Any], setting: str, field: str, where: str) -> s
     if not isinstance(value, str):
         raise CorpusError(f"{where}: {setting}={field} is {short_repr(value)}, not text.")
     try:
-        value.encode()
+        value.encode(errors=errors)
     except UnicodeEncodeError as error:
         raise CorpusError(
             f"{where}: {setting}={field} holds \\u{ord(value[error.start]):x}, half of a "
@@ -71,20 +73,27 @@ def _names(record: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{name}.{below}" for below in inner) if inner else (name,)
 
 
-def read_tsv(path: str, sides: Sides) -> Iterator[Pair]:
+def read_tsv(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """Source TAB translation; further columns are ignored."""
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
-        if len(columns) < 2:
+    for number, line in enumerate(read_lines(path, errors=errors), start=1):
+        src, tab, columns = line.partition("\t")
+        if not tab and errors == "strict":
             raise CorpusError(f"{path} line {number} has no tab; expected source TAB translation.")
-        yield Pair(columns[0], columns[1])
+        yield Pair(src, columns.partition("\t")[0])
 
 
-def read_jsonl(path: str, sides: Sides) -> Iterator[Pair]:
+def read_jsonl(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """One JSON object a line."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, errors=errors), start=1):
         where = f"{path} line {number}"
-        yield sides.pair_in(json_object(line, where), where)
+        try:
+            record = json_object(line, where)
+        except CorpusError:
+            if errors == "strict":
+                raise
+            yield Pair(line, "")
+        else:
+            yield sides.pair_in(record, where, errors)
 
 
 def json_object(line: str, where: str) -> dict[str, Any]:
@@ -118,7 +127,7 @@ def text_in(record: dict[str, Any], names: Sequence[str], where: str) -> str:
     return text
 
 
-def read_tmx(path: str, sides: Sides) -> Iterator[Pair]:
+def read_tmx(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """TMX 1.4: of every translation unit the variants in the two languages, if it has both."""
     if not (sides.src_lang and sides.tgt_lang):
         raise ConfigError(
@@ -136,7 +145,7 @@ def read_tmx(path: str, sides: Sides) -> Iterator[Pair]:
     return _in_languages(units, path, sides)
 
 
-def read_xliff(path: str, sides: Sides) -> Iterator[Pair]:
+def read_xliff(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """XLIFF 1.2 and 2.x: every trans-unit (2.x: segment) with text in source and target.
 
     Where the file declares its languages and they are set, too, they decide which side is which;
@@ -155,7 +164,7 @@ def read_xliff(path: str, sides: Sides) -> Iterator[Pair]:
     return (pair for pair in _in_languages(units, path, sides) if pair.src and pair.tgt)
 
 
-def read_po(path: str, sides: Sides) -> Iterator[Pair]:
+def read_po(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """gettext PO: msgid and msgstr of what is translated, not fuzzy and not obsolete.
 
     An entry with a plural is two pairs if the language has two forms, and left out otherwise:
@@ -286,7 +295,7 @@ def _tag(language: str) -> str:
     return language.lower().replace("_", "-")
 
 
-Reader = Callable[[str, Sides], Iterator[Pair]]
+Reader = Callable[[str, Sides, Errors], Iterator[Pair]]
 
 READERS: dict[str, Reader] = {
     ".tsv": read_tsv,

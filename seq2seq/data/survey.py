@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import zip_longest
 
 from seq2seq.data.corpus import CorpusFiles, Pair, files_of, read_pairs
-from seq2seq.data.lines import read_lines, refuse_pipe
+from seq2seq.data.lines import Errors, read_lines, refuse_pipe
 from seq2seq.text.normalize import clean
 
 SAMPLE = 20_000
@@ -68,16 +68,18 @@ def all_lines(
 ) -> Iterator[tuple[str | None, str | None]]:
     """Both sides line by line, None after the end of the shorter one.
 
-    In text files a byte that is not UTF-8 becomes a lone surrogate; other formats are read as
-    strictly as in training.
+    Where lines are pairs, one that is none has an empty target, and a byte that is not UTF-8
+    becomes a lone surrogate; other formats are read as strictly as in training.
     """
     paths = files_of(files, src_lang=languages[0], tgt_lang=languages[1])
     for path in paths:
         refuse_pipe(path)
+    errors: Errors = "surrogateescape"
     if len(paths) == 2:
-        yield from zip_longest(*(read_lines(path, errors="surrogateescape") for path in paths))
+        yield from zip_longest(*(read_lines(path, errors=errors) for path in paths))
     else:
-        yield from read_pairs(files, src_lang=languages[0], tgt_lang=languages[1])
+        src_lang, tgt_lang = languages
+        yield from read_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang, errors=errors)
 
 
 def whole_pairs(files: CorpusFiles, languages: tuple[str, str]) -> Iterator[Pair]:

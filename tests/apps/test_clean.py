@@ -168,6 +168,40 @@ def test_a_tsv_is_read_and_packed_files_are_written(folder: Path) -> None:
     assert Path("out.src.gz").read_bytes()[3:8] == bytes(5)
 
 
+def test_lines_of_a_tsv_that_are_no_pair_are_rejected_as_they_stand(folder: Path) -> None:
+    good = [f"{s}\t{t}".encode() for s, t in HEALTHY]
+    Path("in.tsv").write_bytes(b"\n".join([*good, b"no tab", b"", b"a\xff\tb", b"c\td\te", b""]))
+    assert main(["clean", "in.tsv", *OUTPUTS, "--rules", "undecodable", "empty"]) == 0
+    assert kept() == [*as_bytes(HEALTHY), (b"c", b"d")]
+    no_text = [("empty", 301, (b"no tab", b"")), ("empty", 302, (b"", b""))]
+    assert rejected() == [*no_text, ("undecodable", 303, (b"a\xff", b"b"))]
+    assert main(["inspect", "--train", "in.tsv"]) == 1  # bytes that are not UTF-8 spoil it
+
+
+def test_lines_that_are_no_json_are_rejected_as_they_stand(folder: Path) -> None:
+    good = [json.dumps({"src": s, "tgt": t}).encode() for s, t in HEALTHY]
+    bad = [b'{"src": "a', b"", b"[1]", b'{"src": "\xff", "tgt": "b"}']
+    Path("in.jsonl").write_bytes(b"\n".join([*good, *bad, b""]))
+    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "undecodable", "empty"]) == 0
+    assert kept() == as_bytes(HEALTHY)
+    no_text = [("empty", 301 + n, (line, b"")) for n, line in enumerate(bad[:3])]
+    assert rejected() == [*no_text, ("undecodable", 304, (b"\xff", b"b"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [(r'{"src": "a", "tgt": "\ud800"}', "half of a surrogate pair"), ('{"src": "a"}', "no field")],
+)
+def test_a_field_that_is_not_there_or_no_text_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    """It may be the setting that is wrong."""
+    Path("in.jsonl").write_text(f"{line}\n")
+    assert main(["clean", "in.jsonl", *OUTPUTS]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("out.src").exists()
+
+
 def test_the_fields_of_json_lines_may_have_any_name(folder: Path) -> None:
     objects = [json.dumps({"id": 1, "text": {"en": s, "de": t}}) + "\n" for s, t in HEALTHY]
     Path("in.jsonl").write_text("".join(objects), encoding="utf-8")

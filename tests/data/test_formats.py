@@ -164,7 +164,7 @@ def test_jsonl_survives_any_text(
     for ascii_only in (True, False):
         lines = (json.dumps({"src": s, "tgt": t}, ensure_ascii=ascii_only) for s, t in pairs)
         path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-        assert list(read_jsonl(str(path), Sides())) == pairs
+        assert list(read_jsonl(str(path), Sides(), "strict")) == pairs
 
 
 @settings(deadline=None)
@@ -174,7 +174,7 @@ def test_tsv_survives_any_text_without_tab_and_line_end(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.tsv"
     path.write_bytes(tsv(pairs).encode())
-    assert list(read_tsv(str(path), Sides())) == pairs
+    assert list(read_tsv(str(path), Sides(), "strict")) == pairs
 
 
 @settings(deadline=None)
@@ -184,7 +184,7 @@ def test_tmx_survives_any_text_of_xml(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.tmx"
     path.write_bytes(tmx(pairs).encode())
-    assert list(read_tmx(str(path), Sides(src_lang="en", tgt_lang="de"))) == pairs
+    assert list(read_tmx(str(path), Sides(src_lang="en", tgt_lang="de"), "strict")) == pairs
 
 
 def test_fields_of_jsonl_are_named_by_settings_and_dots_go_inward(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_reading_a_large_file_takes_no_more_memory_than_a_small_one(
     def peak(count: int) -> int:
         path = tmp_path / f"{count}{suffix}"
         path.write_text(write((f"sentence {n} {'x' * 200}", "Satz") for n in range(count)))
-        pairs = READERS[suffix](str(path), Sides(src_lang="en", tgt_lang="de"))
+        pairs = READERS[suffix](str(path), Sides(src_lang="en", tgt_lang="de"), "strict")
         tracemalloc.start()
         assert sum(1 for _ in pairs) == count
         size = tracemalloc.get_traced_memory()[1]
@@ -515,7 +515,8 @@ def test_a_po_in_the_language_of_the_source_is_turned_around(
 ) -> None:
     text = f'msgid ""\nmsgstr "Language: {language}\\n"\n\nmsgid "one"\nmsgstr "eins"\n'
     (tmp_path / "a.po").write_text(text)
-    found = list(READERS[".po"](str(tmp_path / "a.po"), Sides(src_lang=src, tgt_lang=tgt)))
+    sides = Sides(src_lang=src, tgt_lang=tgt)
+    found = list(READERS[".po"](str(tmp_path / "a.po"), sides, "strict"))
     assert found == [("eins", "one") if turned else ("one", "eins")]
 
 
