@@ -7,11 +7,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_card import model_card
-from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model, read_description
+from seq2seq.model_folder import (
+    EXPORTED,
+    WEIGHTS,
+    find_model,
+    read_description,
+    reading_weights,
+)
 from seq2seq.provenance import (
     CARD,
     PROVENANCE,
@@ -91,11 +97,6 @@ def _rendered(folder: Path, provenance: Provenance) -> str:
 
 def _count_parameters(weights: Path) -> int:
     """From the header of the file alone."""
-    try:
-        with safe_open(weights, framework="pt") as file:
-            names = file.keys()
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
-    except FileNotFoundError:
-        raise ModelFolderError(f"{weights} does not exist.") from None
-    except (SafetensorError, OSError) as error:
-        raise ModelFolderError(f"{weights} is damaged: {error}.") from None
+    with reading_weights(weights), safe_open(weights, framework="pt") as file:
+        names = file.keys()
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in names)

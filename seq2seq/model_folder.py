@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, get_type_hints
@@ -206,9 +207,16 @@ def read_description(folder: Path) -> ModelDescription:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
+    with reading_weights(path):
+        return load_file(path)
+
+
+@contextmanager
+def reading_weights(path: Path) -> Iterator[None]:
+    """ModelFolderError says why the block cannot read this file of safetensors."""
     try:
         with path.open("rb"):  # safetensors says of one that may not be read that it is not there
-            return load_file(path)
+            yield
     except FileNotFoundError:
         raise ModelFolderError(f"{path} does not exist.") from None
     except PermissionError:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seq2seq.config import AttentionForm, Dropout, ModelConfig, SubwordConfig
 from seq2seq.errors import ModelFolderError
+from seq2seq.model_facts import load_facts
 from seq2seq.model_folder import SavedModel, find_model, load_model, load_subwords, save_model
 from seq2seq.nn import weights
 from seq2seq.nn.transformer import Transformer
@@ -401,5 +402,6 @@ def test_weights_that_may_not_be_read_are_not_said_to_be_missing(
         return opened(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", refusing)
-    with pytest.raises(ModelFolderError, match=r"weights\.safetensors may not be read"):
-        load_model(folder)
+    for read in (load_model, load_facts):
+        with pytest.raises(ModelFolderError, match=r"weights\.safetensors may not be read"):
+            read(folder)
