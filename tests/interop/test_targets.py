@@ -1,6 +1,8 @@
 """Every setting of every architecture: the other library says what we say, or is told why not."""
 
+import argparse
 import dataclasses
+import importlib
 import json
 import re
 import sys
@@ -11,6 +13,7 @@ import pytest
 import torch
 from every_option import opened, options, random_model
 
+from seq2seq.cli import VERBS
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
@@ -197,6 +200,17 @@ def test_a_model_folder_and_an_export_of_it_tell_the_same_languages(exported: Pa
 def test_a_folder_that_was_exported_is_no_model_folder(exported: Path) -> None:
     (exported / "config.json").write_text("{}")
     with pytest.raises(ModelFolderError, match=f"{exported} was exported to another library"):
+        Translator.load(exported)
+
+
+def test_the_commands_that_take_an_export_are_named(exported: Path) -> None:
+    def flags(verb: str) -> set[str]:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"seq2seq.apps.{verb}").add_arguments(parser)
+        return {flag for action in parser._actions for flag in action.option_strings}
+
+    takers = " and ".join(verb for verb in VERBS if "--engine" in flags(verb))
+    with pytest.raises(ModelFolderError, match=f"Only {takers} take it, with --engine"):
         Translator.load(exported)
 
 
