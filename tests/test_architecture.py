@@ -71,7 +71,7 @@ LIBRARIES = {
     "sentencepiece":     "text",
     "google":            "interop.onnx",
     "sacrebleu":         "evaluation",
-    "safetensors":       "model_folder model_facts interop.huggingface_source",
+    "safetensors":       "model_folder model_facts interop.huggingface interop.huggingface_source",
     "yaml":              "model_card interop.joeynmt_source apps.experiment",
     "tqdm":              "apps",
     "zstandard":         "data.lines",

@@ -10,10 +10,12 @@ import shutil
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
 from seq2seq.engine import NEVER_SAID
+from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.extras import extra
 from seq2seq.interop.huggingface_engine import open_engine
@@ -92,7 +94,10 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
         max_length=(config.max_length or LONGEST) + 1,  # counts the start token
         num_beams=1,
     )
-    theirs.save_pretrained(folder)
+    try:
+        theirs.save_pretrained(folder)
+    except SafetensorError as error:
+        raise ModelFolderError(f"{folder} cannot be written: {error}.") from None
     shutil.copymode(folder / "config.json", folder / "model.safetensors")  # for others to read
     _write_tokenizer(saved, folder, config.max_length or LONGEST)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from every_option import opened, options, random_model
 
-from seq2seq.cli import VERBS
+from seq2seq.cli import VERBS, main
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NativeEngine
@@ -59,6 +59,27 @@ def test_an_export_without_its_weights_is_one_line_that_names_it(name: str, tmp_
         damage()
         with pytest.raises(UserError, match=re.escape(str(tmp_path / "out"))):
             target(name).engine(exported, "cpu", "fp32")
+
+
+@pytest.mark.export
+@every_target
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is room for every file but those of weights."""
+    resource = pytest.importorskip("resource")
+    save_model(random_model(d_model=48, ff_dim=96), tmp_path / "model")
+    words = ["export", str(tmp_path / "model"), "--to", name, str(tmp_path / "out")]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+    try:
+        status = main(words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert status == 2
+    assert re.match("error: .*File too large", line)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("limit", [2, 5, 100, None])
