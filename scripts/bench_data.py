@@ -30,6 +30,7 @@ from seq2seq.data.store import PairStore, store_of, write_store
 from seq2seq.data.vocabulary import subwords_of
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords
+from seq2seq.training.hardware import precision_for
 from seq2seq.training.loss import cross_entropy_sum, token_logits
 
 VOCABULARY = SubwordConfig(src_vocab_size=8000, tgt_vocab_size=8000)
@@ -123,12 +124,14 @@ def in_new_process(function: Any, *arguments: Any) -> Any:
 
 def waiting(loader: ResumableLoader, vocab_size: int) -> float:
     """Share of the time of training steps of the speed benchmark's model that goes into the batch:
-    of 30, or of those of the second time that batches are made together."""
+    of 30, or of those of the second time that batches are made together. In the precision of `fit`
+    on this CPU."""
     together = loader.sampler.together
     begin, steps = (5, 30) if together == 1 else (together, together)
     config = ModelConfig(src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
     network = Transformer(config, rates=Dropout()).train()
     optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+    low = precision_for("cpu", config.d_model) == "bf16-mixed"
     batches = iter(loader)
     waited = total = 0.0
     for step in range(begin + steps):
@@ -137,7 +140,7 @@ def waiting(loader: ResumableLoader, vocab_size: int) -> float:
         got = time.perf_counter()
         optimizer.zero_grad()
         for batch in parts:
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast("cpu", torch.bfloat16, enabled=low):
                 logits, said = token_logits(network, batch)
             wanted = said[: batch.tokens]
             cross_entropy_sum(logits, wanted, label_smoothing=0.1, unit=batch.tokens).backward()

@@ -154,7 +154,7 @@ def joeynmt(args: argparse.Namespace, folder: Path, beam: int) -> Found:
     done = run(command, args, cwd=home)
     whole = time.perf_counter() - begin
     (seconds,) = re.findall(r"Generation took ([\d.]+)\[sec\]", done.stdout + done.stderr)
-    lines = done.stdout.splitlines()
+    lines = done.stdout.removesuffix("\n").split("\n")
     translations = [line for line in lines if not re.match(r"\d{4}-\d\d-\d\d \d\d:", line)]
     return {
         "load_seconds": whole - float(seconds),
