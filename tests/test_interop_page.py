@@ -11,7 +11,7 @@ from test_translator import TEXTS, random_network, subwords
 from seq2seq.apps import export
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig
-from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.formats import TARGETS
 from seq2seq.interop.targets import reach, target
 from seq2seq.model_folder import SavedModel, save_model
 

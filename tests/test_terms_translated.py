@@ -18,7 +18,7 @@ from seq2seq.config import SearchConfig, SubwordConfig
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NativeEngine
-from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.formats import TARGETS
 from seq2seq.model_folder import SavedModel, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import Sentence

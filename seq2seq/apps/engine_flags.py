@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import RERANK_WEIGHT, SearchConfig, at_least
 from seq2seq.errors import ConfigError
-from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.formats import TARGETS
 from seq2seq.sentence import MAX_LENGTH, TooLong
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from seq2seq.data.corpus import parallel_lines
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.formats import TARGETS
 from seq2seq.provenance import with_command, without_scores
 
 if TYPE_CHECKING:

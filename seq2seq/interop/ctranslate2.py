@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seq2seq.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
 from seq2seq.interop.ctranslate2_engine import open_engine
 from seq2seq.interop.ctranslate2_names import ACTIVATIONS, parts, their_parameter
-from seq2seq.interop.extras import extra
+from seq2seq.interop.formats import extra
 from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids

@@ -1,4 +1,10 @@
-"""Formats of other toolkits that a model can be read from."""
+"""The formats of others: those that a model can be read from, and the libraries that one can be
+exported to, each an extra of our distribution. A module each, imported when it is asked for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from seq2seq.errors import ConfigError
 
 SOURCES = {
     "huggingface": "seq2seq.interop.huggingface_source",
@@ -6,4 +12,21 @@ SOURCES = {
     "joeynmt": "seq2seq.interop.joeynmt_source",
     "fairseq": "seq2seq.interop.fairseq_source",
 }
-"""A module each, see `sources.Source`, which is imported when it is asked for."""
+"""See `sources.Source`."""
+TARGETS = {
+    "ctranslate2": "seq2seq.interop.ctranslate2",
+    "huggingface": "seq2seq.interop.huggingface",
+    "onnx": "seq2seq.interop.onnx",
+}
+"""See `targets.Target`."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """What is imported in this block comes with that extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"{name} is not installed ({error}); run: pip install 'seq2seq-lightning[{name}]'."
+        ) from None

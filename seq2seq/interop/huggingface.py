@@ -17,7 +17,7 @@ from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
 from seq2seq.engine import NEVER_SAID
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
-from seq2seq.interop.extras import extra
+from seq2seq.interop.formats import extra
 from seq2seq.interop.huggingface_engine import open_engine
 from seq2seq.interop.refusal import MODEL, Abilities, unable, without_decoder
 from seq2seq.interop.vocabulary import MASKED

@@ -13,7 +13,7 @@ from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID, limits_of, searches_beside_caller
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop.exported import Exported
-from seq2seq.interop.extras import extra
+from seq2seq.interop.formats import extra
 from seq2seq.interop.refusal import refuse_search
 from seq2seq.interop.scored import scored, seed_of
 from seq2seq.translator import PRECISIONS

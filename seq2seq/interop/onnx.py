@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from seq2seq.config import EOS_ID, ModelConfig
 from seq2seq.errors import ConfigError
-from seq2seq.interop.extras import extra
+from seq2seq.interop.formats import extra
 from seq2seq.interop.onnx_engine import DECODER, ENCODER, open_engine
 from seq2seq.interop.refusal import MODEL, Abilities, unable, without_decoder
 from seq2seq.model_folder import SavedModel

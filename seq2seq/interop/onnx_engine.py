@@ -14,7 +14,7 @@ from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID, search
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop.exported import Exported
-from seq2seq.interop.extras import extra
+from seq2seq.interop.formats import extra
 from seq2seq.interop.refusal import REQUEST, SEARCH, Abilities, refuse_search
 
 SEARCHES: Abilities = {

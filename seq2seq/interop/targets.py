@@ -1,6 +1,6 @@
 """Models in other libraries: what can be exported where, the export, and its engine.
 
-A new library is a module with what `Target` names, a line in `extras.TARGETS`, and its extra in
+A new library is a module with what `Target` names, a line in `formats.TARGETS`, and its extra in
 pyproject.toml.
 """
 
@@ -16,7 +16,7 @@ from seq2seq.config import ModelConfig, one_of
 from seq2seq.engine import ScoringEngine
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.exported import Description, Exported
-from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.formats import TARGETS
 from seq2seq.interop.refusal import refuse
 from seq2seq.model_card import model_card
 from seq2seq.model_folder import EXPORTED, SavedModel, find_model, load_model, read_description

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seq2seq.cli import main
-from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.formats import TARGETS
 from seq2seq.interop.targets import target
 from seq2seq.model_folder import load_model
 from seq2seq.nn.transformer import Transformer

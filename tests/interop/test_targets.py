@@ -21,7 +21,7 @@ from seq2seq.errors import ConfigError, ModelFolderError, UserError
 from seq2seq.interop import ctranslate2, huggingface, onnx, targets
 from seq2seq.interop.agreement import compare
 from seq2seq.interop.exported import Description, Exported
-from seq2seq.interop.extras import TARGETS
+from seq2seq.interop.formats import TARGETS
 from seq2seq.interop.refusal import refuse_search, unable
 from seq2seq.interop.sample import made_up, of_text
 from seq2seq.interop.targets import Target, export, find, languages, reach, target
