@@ -244,14 +244,22 @@ class TranslationModule(pl.LightningModule):
         wanted = said[: batch.tokens]  # (N,)
         return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop, unit)
 
-    def configure_optimizers(self) -> Any:
-        loop = self.trainer.fit_loop
+    @property
+    def _last_step(self) -> int:
+        """Of the run; -1 where it has no end. Asked before a checkpoint is read, too."""
+        loop, most = self.trainer.fit_loop, self.trainer.max_steps
         if loop.max_epochs not in (None, -1, 0):
             # Counted as steps: of a run that stops in the last step of an epoch, and goes on,
-            # Lightning counts that epoch once more.
-            loop.epoch_loop.max_steps = int(self.trainer.estimated_stepping_batches)
+            # Lightning counts that epoch once more. It would also open its loader to count, before
+            # it has read where the run goes on.
+            batches = loop.max_epochs * self.data.train_dataloader().sampler.end
+            steps = batches // self.trainer.accumulate_grad_batches
+            loop.epoch_loop.max_steps = steps if most == -1 else min(steps, most)
             loop.max_epochs = -1
-        recipe, total = self.recipe, self.trainer.max_steps
+        return self.trainer.max_steps
+
+    def configure_optimizers(self) -> Any:
+        recipe, total = self.recipe, self._last_step
         if recipe.schedule != "inverse-sqrt" and total < 1:
             raise ConfigError(
                 f"training.schedule={recipe.schedule} ends at trainer.max_steps={total}; set the "
@@ -323,7 +331,7 @@ class TranslationModule(pl.LightningModule):
 
     def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:
         """The recipe of this run wins over the one that the checkpoint was trained with."""
-        recipe, total = self.recipe, self.trainer.max_steps
+        recipe, total = self.recipe, self._last_step
         for scheduler in checkpoint.get("lr_schedulers", []):
             next_step = scheduler["last_epoch"] + 1
             rate = recipe.lr * factor(recipe.schedule, next_step, recipe.warmup_steps, total)

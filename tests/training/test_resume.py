@@ -111,20 +111,21 @@ def test_a_run_goes_on_exactly_with_epochs_of_other_kinds(
     assert_same(weights("parts"), weights("whole"))
 
 
-def test_epochs_end_a_run_with_their_last_step_wherever_it_stopped(
+def test_epochs_end_a_run_with_their_last_step_and_the_same_weights_wherever_it_stopped(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four steps an epoch; Ctrl-C comes in the last step of an epoch, and in the next one."""
 
-    def fit_until(asked: int | None, epochs: int = 2) -> int | str | None:
+    def fit_until(asked: int | None, epochs: int = 2, name: str = "run") -> int | str | None:
         chosen = settings(
+            run=name,
             trainer__max_steps=-1,
             trainer__max_epochs=epochs,
             trainer__limit_train_batches=4,
             trainer__val_check_interval=100,
             training__schedule="linear",
         )
-        go_on = ["--ckpt_path", "last"] if Path("run").exists() else []
+        go_on = ["--ckpt_path", "last"] if Path(name).exists() else []
         with monkeypatch.context() as patch:
             ctrl_c_in_step(asked, patch)
             try:
@@ -141,7 +142,12 @@ def test_epochs_end_a_run_with_their_last_step_wherever_it_stopped(
     for _ in range(2):  # the second one finds nothing to do
         assert fit_until(None) == 0
         assert steps()[-1] == 8
-    state = torch.load("run/checkpoints/step=8.ckpt", weights_only=True)
+    assert fit_until(None, name="whole") == 0
+    state, whole = (
+        torch.load(f"{name}/checkpoints/step=8.ckpt", weights_only=True)
+        for name in ("run", "whole")
+    )
+    assert_same(state["state_dict"], whole["state_dict"])
     assert state["optimizer_states"][0]["param_groups"][0]["lr"] == 0
     assert fit_until(None, epochs=3) == 0
     assert steps()[-1] == 12
