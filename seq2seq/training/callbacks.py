@@ -176,6 +176,13 @@ class Patience(EarlyStopping):
         if self.wait_count >= self.patience:
             trainer.should_stop = True
 
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self.wait_count >= self.patience:
+            rank_zero_info(
+                f"stopped at step {trainer.global_step}: no better BLEU in {self.wait_count} "
+                f"validations in a row (training.patience={self.patience})"
+            )
+
 
 class Branch(Callback):
     """A run that begins at a checkpoint of another one chooses its model anew, and warns anew: what

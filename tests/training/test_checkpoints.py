@@ -129,16 +129,29 @@ def test_of_one_step_it_does_not_matter_which_checkpoint_a_run_goes_on_from(
     assert candidates("run")[1]["steps"] == [8, 12]
 
 
-def test_patience_is_that_of_this_session_with_all_that_was_seen(corpus: Path, run: Run) -> None:
+def test_patience_is_that_of_this_session_with_all_that_was_seen_and_says_that_it_ended_the_run(
+    corpus: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ends(step: int) -> bool:
+        """Whether the last session says so, with its patience."""
+        said, waited = caplog.text, step // 4 - 1
+        caplog.clear()
+        count = f"no better BLEU in {waited} validations in a row (training.patience={waited})"
+        return f"stopped at step {step}: {count}" in said
+
     # The first validation is the best.
+    caplog.set_level("INFO")
     still = {"training__lr": 0.0, "trainer__max_steps": 40}
     assert run("fit", *settings(**still, training__patience=1)) == 0
     assert "step=8.ckpt" in checkpoints("run")
+    assert ends(8)
     assert run("fit", *settings(**still, training__patience=1), "--ckpt_path", "last") == 0
     assert "step=12.ckpt" not in checkpoints("run")
+    assert ends(8)
     assert run("fit", *settings(**still, training__patience=2), "--ckpt_path", "last") == 0
     assert "step=12.ckpt" in checkpoints("run")
     assert "step=16.ckpt" not in checkpoints("run")
+    assert ends(12)
     # Another run begins to wait anew.
     other = settings(**still, run="other", training__patience=1)
     assert run("fit", *other, "--ckpt_path", "run/checkpoints/step=12.ckpt") == 0
