@@ -244,9 +244,9 @@ class TranslationModule(pl.LightningModule):
         wanted = said[: batch.tokens]  # (N,)
         return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop, unit)
 
-    @property
     def _last_step(self) -> int:
-        """Of the run; -1 where it has no end. Asked before a checkpoint is read, too."""
+        """Of the run, -1 where it has no end; Lightning is told, too. Asked for before a checkpoint is
+        read."""
         loop, most = self.trainer.fit_loop, self.trainer.max_steps
         if loop.max_epochs not in (None, -1, 0):
             # Counted as steps: of a run that stops in the last step of an epoch, and goes on,
@@ -259,7 +259,7 @@ class TranslationModule(pl.LightningModule):
         return self.trainer.max_steps
 
     def configure_optimizers(self) -> Any:
-        recipe, total = self.recipe, self._last_step
+        recipe, total = self.recipe, self._last_step()
         if recipe.schedule != "inverse-sqrt" and total < 1:
             raise ConfigError(
                 f"training.schedule={recipe.schedule} ends at trainer.max_steps={total}; set the "
@@ -331,7 +331,7 @@ class TranslationModule(pl.LightningModule):
 
     def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:
         """The recipe of this run wins over the one that the checkpoint was trained with."""
-        recipe, total = self.recipe, self._last_step
+        recipe, total = self.recipe, self._last_step()
         for scheduler in checkpoint.get("lr_schedulers", []):
             next_step = scheduler["last_epoch"] + 1
             rate = recipe.lr * factor(recipe.schedule, next_step, recipe.warmup_steps, total)
