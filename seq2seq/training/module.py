@@ -245,8 +245,8 @@ class TranslationModule(pl.LightningModule):
         return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop, unit)
 
     def _last_step(self) -> int:
-        """Of the run, -1 where it has no end; Lightning is told, too. Asked for before a checkpoint is
-        read."""
+        """Of the run, -1 where it has no end, told to Lightning. Asked before a checkpoint is read,
+        too."""
         loop, most = self.trainer.fit_loop, self.trainer.max_steps
         if loop.max_epochs not in (None, -1, 0):
             # Counted as steps: of a run that stops in the last step of an epoch, and goes on,
