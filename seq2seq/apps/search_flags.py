@@ -42,6 +42,13 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
     )
     flag("--min-target-length", metavar="N", type=int, help="least subwords of a translation")
     flag("--max-target-length", metavar="N", type=int, help="most subwords of a translation")
+    flag(
+        "--max-length-ratio",
+        metavar="X",
+        type=float,
+        help="nor more than X for each subword of the line, and some (default: 2)",
+    )
+    flag("--max-length-offset", metavar="N", type=int, help="the some (default: 10)")
     flag("--no-repeat-ngram", metavar="N", type=int, help="no N subwords in a row twice")
     flag(
         "--repetition-penalty",

@@ -38,6 +38,7 @@ from seq2seq.apps.train_settings import (
     check_seed,
     check_trainer,
     follow_origin,
+    follow_subwords,
 )
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, UserError
@@ -177,17 +178,14 @@ class TranslationCLI(LightningCLI):
             settings.ckpt_path = start_of_fit(settings.ckpt_path, run)
             architecture = ModelConfig(**settings.model)
             if settings.init_from is None:
-                check_joint(architecture, settings.data.subwords)
                 if settings.data.subwords_from is not None:
-                    raise ConfigError(
-                        f"data.subwords_from={settings.data.subwords_from} alone has no effect; "
-                        f"--init_from takes a model's subwords together with its weights."
-                    )
+                    follow_subwords(settings, find_model(settings.data.subwords_from))
+                check_joint(architecture, settings.data.subwords)
         else:
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
-        settings.data.subwords_from = settings.init_from
         if settings.init_from is not None:
+            settings.data.subwords_from = settings.init_from
             origin = find_model(settings.init_from)
             config, *codes = read_description(origin)
             if self.subcommand == "fit":

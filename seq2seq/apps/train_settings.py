@@ -1,9 +1,10 @@
 """What the settings of the Lightning verbs may be, beyond their types."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import Namespace
 
@@ -144,14 +145,19 @@ def check_joint(model: ModelConfig, subwords: Namespace) -> None:
 def follow_origin(settings: Namespace, config: ModelConfig, origin: Path) -> None:
     """Give settings that were left alone the values of the model that a fit starts from, of this
     architecture and in this folder: what the run records of itself is what it trains."""
-    subwords = subword_settings(*load_subwords(origin))
-    for group, kind, stored in (
-        (settings.model, ModelConfig, asdict(config)),
-        (settings.data.subwords, SubwordConfig, subwords),
-    ):
-        for field in fields(kind):
-            if field.name in group and group[field.name] == field.default:
-                group[field.name] = stored[field.name]
+    _follow(settings.model, ModelConfig, asdict(config))
+    follow_subwords(settings, origin)
+
+
+def follow_subwords(settings: Namespace, origin: Path) -> None:
+    """The same for the settings of subwords, where those in this folder are used."""
+    _follow(settings.data.subwords, SubwordConfig, subword_settings(*load_subwords(origin)))
+
+
+def _follow(group: Namespace, kind: type[Any], stored: Mapping[str, Any]) -> None:
+    for field in fields(kind):
+        if field.name in group and group[field.name] == field.default:
+            group[field.name] = stored[field.name]
 
 
 def _corpora(data: Namespace) -> Iterator[tuple[str, Namespace]]:

@@ -61,8 +61,8 @@ class CorpusDataModule(pl.LightningDataModule):
             it is 0 on a CPU and 4 on a GPU.
         cache: folder of stored corpora and trained subword models, found again by content.
         seed: of the order of batches and of subword sampling; follows seed_everything.
-        subwords_from: model or run folder whose subwords are used instead of trained ones. A
-            command sets it to init_from.
+        subwords_from: model or run folder whose subwords are used instead of trained ones; those
+            of init_from win.
     """
 
     src_subwords: Subwords

@@ -47,6 +47,41 @@ def test_the_configuration_of_a_fit_from_a_model_tells_of_that_model(
     assert run("fit", *again) == 0
 
 
+def test_another_network_is_trained_with_the_subwords_of_a_model(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    (corpus / "train.src").write_text("ba de\n" * 50)
+    (corpus / "train.tgt").write_text("de ba\n" * 50)
+    wider = settings(run="wide", data__subwords_from="run", model__d_model=64, trainer__max_steps=1)
+    assert run("fit", *wider) == 0
+    first, second = load_model("run"), load_model("wide")
+    assert first.fingerprints == second.fingerprints
+    assert second.network.config.d_model == 64
+    stored = yaml.safe_load(Path("wide/config.yaml").read_text())["data"]
+    assert stored["subwords_from"] == "run"
+    assert stored["subwords"]["src_vocab_size"] == len(first.src_subwords)
+    again = ("--run", "wide", "--ckpt_path", "last", "--trainer.max_steps", 2)
+    assert run("fit", *again) == 0
+    capsys.readouterr()
+    assert (
+        run("fit", *settings(run="bpe", data__subwords_from="run", data__subwords__kind="bpe")) == 2
+    )
+    assert "data.subwords.kind=bpe differs from unigram in run" in capsys.readouterr().err
+
+
+def test_the_subwords_of_the_model_that_a_fit_starts_from_win(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    fewer = {f"data__subwords__{side}_vocab_size": 20 for side in ("src", "tgt")}
+    assert run("fit", *settings(run="other", trainer__max_steps=1, **fewer)) == 0
+    tuned = settings(
+        run="tuned", init_from="run", data__subwords_from="other", trainer__max_steps=1
+    )
+    assert run("fit", *tuned) == 0
+    assert load_model("tuned").fingerprints == load_model("run").fingerprints
+    assert yaml.safe_load(Path("tuned/config.yaml").read_text())["data"]["subwords_from"] == "run"
+
+
 def test_what_differs_from_the_model_or_is_missing_there_is_one_line_that_names_it(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

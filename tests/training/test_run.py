@@ -340,10 +340,7 @@ data:
         ({"model__positions": "learned", "model__max_positions": 4}, "model.max_positions=4"),
         ({"ckpt_path": "last"}, "ckpt_path=last"),
         ({"init_from": "nowhere"}, "nowhere does not exist"),
-        (
-            {"data__subwords_from": "runs/a"},
-            "data.subwords_from=runs/a alone has no effect; --init_from",
-        ),
+        ({"data__subwords_from": "nowhere"}, "nowhere does not exist"),
         ({"training__schedule": "linear", "trainer__max_steps": -1}, "trainer.max_steps=-1"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
