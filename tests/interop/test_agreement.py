@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -65,11 +65,11 @@ def test_two_log_probabilities_of_nothing_are_equal_and_one_of_them_is_not() -> 
 
 
 def test_another_greedy_translation_counts_unless_it_is_a_tie() -> None:
-    other = Fixed(said={1: [5, 6], 3: [9, 7]})
-    ours = Fixed(token={9: -2.0, 7: -2.00005, EOS_ID: -0.5})
+    ours = Fixed(token={9: -2.0, 7: -2.00005, EOS_ID: -0.5, 6: -0.5002})
+    other, nearly = (replace(ours, said=said) for said in ({1: [5, 6], 3: [9, 7]}, {3: [9, 7]}))
     found = compare(ours, other, EXAMPLES, SearchConfig())
-    assert (found.greedy, found.ties, found.equal) == ([0, 1], [1], False)
-    tie = compare(ours, Fixed(said={3: [9, 7]}, token=ours.token), EXAMPLES, SearchConfig())
+    assert (found.forced, found.greedy, found.ties, found.equal) == (0, [0, 1], [1], False)
+    tie = compare(ours, nearly, EXAMPLES, SearchConfig())
     assert (tie.greedy, tie.ties, tie.equal) == ([1], [1], True)
 
 
