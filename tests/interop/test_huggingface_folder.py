@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from every_option import TEXTS, random_model
 from safetensors.torch import load_file, save_file
 
 from seq2seq.config import EOS_ID, PAD_ID, UNK_ID, SearchConfig, SubwordConfig
 from seq2seq.decoding.request import Request
-from seq2seq.engine import NativeEngine
+from seq2seq.engine import NEVER_SAID, NativeEngine
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop import targets
 from seq2seq.interop.huggingface import export, obstacles
@@ -70,7 +71,9 @@ def test_generate_without_settings_gives_our_greedy_translations(
 ) -> None:
     from transformers import AutoModelForSeq2SeqLM
 
-    saved = random_model(norm=norm)
+    saved = random_model(norm=norm, output_bias=True)
+    with torch.no_grad():
+        saved.network.output.bias[NEVER_SAID] += 9.0
     export(saved, tmp_path)
     theirs, tokens = AutoModelForSeq2SeqLM.from_pretrained(tmp_path), tokenizer(tmp_path)
     assert type(theirs).__name__ == name
@@ -121,6 +124,7 @@ def test_the_example_of_the_model_card_prints_our_greedy_translation(
     assert "- en\n- de\n" in card
     assert "PegasusForConditionalGeneration" in card
     assert "more than 30 subwords" in card
+    assert tokenizer(tmp_path).model_max_length == 30
 
 
 def test_code_in_a_folder_is_not_run_whatever_standard_input_says(
