@@ -53,8 +53,8 @@ class OneLineParser(LightningArgumentParser):
 def with_settings_of_run(argv: Sequence[str]) -> list[str]:
     """What goes on with a run, or uses it, has its settings, unless a configuration is given."""
     named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--run", "--config", "--ckpt_path"):
-        named.add_argument(flag, nargs="?")
+    for flags in (["--run"], ["-c", "--config"], ["--ckpt_path"]):
+        named.add_argument(*flags, nargs="?")
     given, _ = named.parse_known_args(argv)
     settings = Path(given.run or "") / "config.yaml"
     if not given.run or given.config or not settings.is_file():

@@ -175,6 +175,7 @@ def test_a_log_file_gets_lines_instead_of_a_bar(
         ("test --run run", ["run/config.yaml"]),
         ("validate --search.beam 3 --run=run", ["run/config.yaml"]),
         ("test --run run --config mine.yaml", ["mine.yaml"]),
+        ("test --run run -c mine.yaml", []),
         ("test --run none", []),
         ("test --run", []),
         ("test", []),
