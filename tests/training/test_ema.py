@@ -38,6 +38,21 @@ def test_the_average_is_the_closed_form_sum(decay: float, dtype: torch.dtype) ->
     torch.testing.assert_close(network.weight.double(), expected.to(dtype).double())
 
 
+def test_an_average_that_a_checkpoint_held_goes_on_as_one_that_never_stopped() -> None:
+    network, whole, parts = nn.Linear(4, 3), *(ExponentialMovingAverage(0.9) for _ in range(2))
+    whole.start(network)
+    for step in range(8):
+        nn.init.normal_(network.weight)
+        whole.update(network)
+        if step == 4:
+            parts.load_state_dict(whole.state_dict())
+            parts.start(network)
+        elif step > 4:
+            parts.update(network)
+    assert parts.steps == whole.steps
+    torch.testing.assert_close(parts.weights, whole.weights, rtol=0, atol=0)
+
+
 def test_it_takes_in_every_optimizer_step_once_and_no_batch_between(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

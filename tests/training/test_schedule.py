@@ -41,3 +41,12 @@ def test_cosine_follows_the_cosine() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_no_warm_up_starts_at_the_peak_or_just_below(name: str) -> None:
     assert 0.9 <= factor(name, 1, 0, 100) <= 1.0
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_a_warm_up_as_long_as_the_run_ends_at_the_peak_and_the_rate_after_it_is_zero(
+    name: str,
+) -> None:
+    """Torch asks for the rate of the step after the last one, too."""
+    assert factor(name, 100, 100, 100) == 1
+    assert factor(name, 101, 100, 100) == 0
