@@ -38,9 +38,9 @@ def beam_search(
         log_probs = progress.end_at_limit(log_probs, length)
         best, beams, next_tokens = likeliest(scores, log_probs, 2 * width)  # (B, 2W)
         ends = next_tokens == EOS_ID
-        # Stable: among the continuations that do not end, the order of `best` stays.
+        # At most W of the 2W end, one of each beam. Stable: the others stay in the order of `best`.
         going = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :width]  # (B, W)
-        scores = best.masked_fill(ends, -torch.inf).gather(1, going)  # (B, W)
+        scores = best.gather(1, going)
 
         finishing = best.masked_fill(~ends, -torch.inf)[:, :width]  # (B, W)
         penalty = length_penalty(length, config)

@@ -316,7 +316,9 @@ def test_tokens_without_probability_are_never_said() -> None:
 
 
 @pytest.mark.parametrize("search", [greedy_search, beam_search])
-def test_the_search_begins_once_with_its_width_and_keeps_to_the_limits(search: Search) -> None:
+def test_the_search_begins_once_with_its_width_and_asks_nothing_beyond_a_limit(
+    search: Search,
+) -> None:
     asked = []
 
     class Watched(ToyStepper):
@@ -326,13 +328,14 @@ def test_the_search_begins_once_with_its_width_and_keeps_to_the_limits(search: S
 
         def step(self, tokens: Tensor) -> Tensor:
             log_probs = super().step(tokens)
-            assert max(map(len, self.told)) <= 7
-            assert all(told[0] == BOS_ID for told in self.told)
+            for row, told in enumerate(self.told):
+                assert told[0] == BOS_ID
+                assert len(told) <= limits[self.models[row // self.width]]
             return log_probs
 
     width = 1 if search is greedy_search else 2
-    models = [random_model(seed) for seed in range(6)]
-    search(Watched(models), torch.tensor([2, 7, 3, 1, 5, 4]), BOS_ID, config_of(width))
+    limits = {random_model(seed): limit for seed, limit in enumerate([2, 7, 3, 1, 5, 4])}
+    search(Watched([*limits]), torch.tensor([*limits.values()]), BOS_ID, config_of(width))
     assert asked == [width]
 
 
