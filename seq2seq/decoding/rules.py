@@ -26,16 +26,15 @@ def forbid(log_probs: Tensor, tokens: Tensor) -> Tensor:
 class ForcedPrefix:
     """A translation begins with given tokens; their log-probabilities count in its score."""
 
-    def __init__(self, batch: Sequence[Request]) -> None:
+    def __init__(self, batch: Sequence[Request], device: torch.device) -> None:
         longest = max(len(each.prefix) for each in batch)
         rows = [[*each.prefix, *[PAD_ID] * (longest - len(each.prefix))] for each in batch]
-        self.tokens = torch.tensor(rows)  # (N, P), padding where a prefix has ended
+        self.tokens = torch.tensor(rows, device=device)  # (N, P), padding where a prefix has ended
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         length = prefixes.shape[2]
         if length >= self.tokens.shape[1]:
             return log_probs
-        self.tokens = self.tokens.to(sentences.device)
         wanted = self.tokens[sentences, length][:, None, None]  # (B, 1, 1)
         others = torch.arange(log_probs.shape[2], device=wanted.device) != wanted  # (B, 1, V)
         return forbid(log_probs, others & (wanted != PAD_ID))
@@ -45,15 +44,15 @@ class MinLength:
     """No translation ends before it has `least` tokens, or one less than its limit."""
 
     def __init__(self, least: int, limits: Tensor) -> None:
-        self.longest, self.least = least, (limits - 1).clamp(max=least)  # (N,)
+        self.least, self.limits = least, limits  # (N,)
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         length = prefixes.shape[2]
-        if length >= self.longest:
+        if length >= self.least:
             return log_probs
-        short = (length < self.least[sentences])[:, None, None]  # (B, 1, 1)
-        ends = torch.arange(log_probs.shape[2], device=short.device) == EOS_ID  # (V,)
-        return forbid(log_probs, short & ends)
+        may_go_on = (length + 1 < self.limits[sentences])[:, None, None]  # (B, 1, 1)
+        ends = torch.arange(log_probs.shape[2], device=may_go_on.device) == EOS_ID  # (V,)
+        return forbid(log_probs, may_go_on & ends)
 
 
 class NoRepeatNgram:
@@ -96,7 +95,7 @@ def rules_for(batch: Sequence[Request], config: SearchConfig, limits: Tensor) ->
     if config.repetition_penalty > 1:
         rules.append(RepetitionPenalty(config.repetition_penalty))
     if any(each.prefix for each in batch):
-        rules.append(ForcedPrefix(batch))
+        rules.append(ForcedPrefix(batch, limits.device))
     if config.min_target_length > 0:
         rules.append(MinLength(config.min_target_length, limits))
     if config.no_repeat_ngram > 0:

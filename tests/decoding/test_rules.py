@@ -190,6 +190,16 @@ def test_a_forced_prefix_is_begun_with_and_the_rest_is_the_best_there_is() -> No
     assert same(searched(config, prefixes), best_of(config, worth))
 
 
+def test_where_its_prefix_has_ended_a_translation_is_free() -> None:
+    log_probs = torch.randn(3, 1, 7, generator=torch.Generator().manual_seed(0))
+    batch = [Request([A], prefix) for prefix in ([B], [B, A, C], [])]
+    said = torch.tensor([[[B, A]], [[B, A]], [[C, C]]])
+    found = ForcedPrefix(batch, said.device)(log_probs, said, torch.arange(3))
+    assert found[0].equal(log_probs[0])
+    assert found[1].isfinite().nonzero().tolist() == [[0, C]]
+    assert found[2].equal(log_probs[2])
+
+
 def test_settings_make_the_rules_that_they_name_and_the_defaults_none() -> None:
     limits = torch.tensor([9])
 
