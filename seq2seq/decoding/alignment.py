@@ -30,6 +30,6 @@ def align(weights: Tensor, src_words: Sequence[int], tgt_words: Sequence[int]) -
     strongest, places = looks(weights).masked_fill(nowhere, -1.0).max(dim=1)  # (T,)
     found: dict[int, tuple[float, int]] = {}
     for weight, place, word in zip(strongest.tolist(), places.tolist(), tgt_words, strict=True):
-        if word >= 0 and src_words[place] >= 0 and weight > found.get(word, (-1.0, 0))[0]:
+        if word >= 0 and weight > found.get(word, (-1.0, 0))[0]:  # of no source word it is -1
             found[word] = weight, src_words[place]
     return sorted((src_word, word) for word, (_, src_word) in found.items())

@@ -57,7 +57,7 @@ class Progress:
         (B,), whether the sentence could go on; prefixes (B, W, t), and beams (B, C or more), which
         of them each candidate continues -> of each row from now on, which of the rows before it is
         """
-        told = torch.cat([totals, going[:, None].to(totals)], dim=1).tolist()  # here it waits
+        told = torch.cat([totals, going[:, None]], dim=1).tolist()  # here it waits
         ended = [
             (row, candidate)
             for row, (*each, _) in enumerate(told)
