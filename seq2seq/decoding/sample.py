@@ -31,7 +31,8 @@ class Sampler:
         config: SearchConfig,
         rules: Sequence[Rule] = (),
     ) -> list[list[Hypothesis]]:
-        sampling, width = config.sampling or Sampling(), config.n_best
+        assert config.sampling is not None, "who samples says how"
+        sampling, width = config.sampling, config.n_best
         progress = Progress(limits)
         stepper.start(width)
         streams = [

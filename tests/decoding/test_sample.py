@@ -118,6 +118,12 @@ def test_top_k_and_top_p_keep_what_their_definitions_keep(top_k: int | None, top
             assert float(left[token] / left.sum()) == pytest.approx(chance, rel=1e-4)
 
 
+@pytest.mark.parametrize(("top_p", "kept"), [(0.5, [1]), (0.6, [0, 1]), (0.75, [0, 1])])
+def test_top_p_keeps_as_few_as_reach_it(top_p: float, kept: list[int]) -> None:
+    left = truncate(torch.tensor([0.25, 0.5, 0.125, 0.125]), Sampling(top_p=top_p))
+    assert left.nonzero().flatten().tolist() == kept
+
+
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -191,6 +197,19 @@ def test_samples_keep_to_rules_and_limits() -> None:
             assert min(4, limit - 1) <= len(tokens) < limit
             bigrams = list(pairwise(tokens))
             assert len(bigrams) == len(set(bigrams))
+
+
+def test_a_sentence_of_which_all_samples_have_ended_is_searched_no_more() -> None:
+    class Watched(ToyStepper):
+        def step(self, tokens: Tensor) -> Tensor:
+            log_probs = super().step(tokens)
+            for row in range(0, len(self.told), self.width):
+                assert any(EOS_ID not in told for told in self.told[row : row + self.width])
+            return log_probs
+
+    models, config = [random_model(seed) for seed in range(20)], config_of(1, sampling=Sampling())
+    sampler = Sampler([(number, 0) for number in range(20)])
+    sampler(Watched(models), torch.tensor([9] * 20), BOS_ID, replace(config, n_best=2))
 
 
 def test_words_without_probability_are_never_drawn() -> None:
