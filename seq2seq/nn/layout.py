@@ -153,7 +153,7 @@ fast, and there are fewer sizes to have memory for."""
 
 def room_for(tokens: int) -> int:
     """More than `tokens`, by at most a sixteenth or, of few, eight: a multiple of eight."""
-    step = max(8, 1 << max(0, tokens.bit_length() - 5))
+    step = 1 << max(3, tokens.bit_length() - 5)
     return (tokens // step + 1) * step
 
 

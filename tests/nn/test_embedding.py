@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,6 +117,22 @@ def test_scaled_embeddings_are_as_large_as_sinusoids() -> None:
     mean_square = embedding(torch.arange(1, 500)).square().mean()
     assert 0.9 < mean_square < 1.1
     torch.testing.assert_close(sinusoids(500, 64).square().mean(), torch.tensor(0.5))
+
+
+def test_learned_positions_begin_as_small_as_embeddings_before_their_scale() -> None:
+    positions = LearnedPositions(replace(CONFIG, d_model=64, max_positions=500))
+    embedding = TokenEmbedding(500, 64, scale=False)
+    for table in (positions.table, embedding.weight):
+        assert table.square().mean().item() == pytest.approx(1 / 64, rel=0.1)
+
+
+def test_only_the_padding_row_loses_its_gradient_even_where_all_rows_share_one() -> None:
+    embedding = TokenEmbedding(8, D, scale=False)
+    embedding.weight.sum().backward()  # whose gradient is one number, expanded
+    expected = torch.ones(8, D)
+    expected[PAD_ID] = 0
+    assert embedding.weight.grad is not None
+    assert embedding.weight.grad.equal(expected)
 
 
 def frozen(network: Transformer) -> Transformer:

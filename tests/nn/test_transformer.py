@@ -8,6 +8,7 @@ import pytest
 import torch
 from networks import (
     B,
+    H,
     S,
     T,
     W,
@@ -23,11 +24,14 @@ from networks import (
 from torch import Tensor
 
 from seq2seq.config import AttentionForm
+from seq2seq.nn.state import with_room
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
+    # So that caches grow, twice in T steps, in all that is claimed here.
+    monkeypatch.setattr("seq2seq.nn.transformer.FIRST_ROOM", 2)
 
 
 @every_form
@@ -254,6 +258,15 @@ def test_beams_of_one_sentence_equal_that_many_copies_of_it(
     copies = network(src.repeat_interleave(W, dim=0), lens.repeat_interleave(W), tgt)
     torch.testing.assert_close(beams, copies)
     assert all(len(layer.memory_keys) == B for layer in state.layers)
+
+
+@pytest.mark.parametrize(("used", "room"), [(1, 4), (4, 4), (5, 8), (8, 8), (9, 9), (20, 20)])
+def test_a_cache_that_must_grow_doubles_and_new_places_hold_zeros(used: int, room: int) -> None:
+    cache = torch.randn(B, H, 4, W, 3)
+    grown = with_room(cache, used, 2)
+    assert grown.shape == (B, H, room, W, 3)
+    assert grown[:, :, :4].equal(cache)
+    assert (grown[:, :, 4:] == 0).all()
 
 
 def test_three_beams_with_equal_tokens_equal_one_beam_three_times() -> None:
