@@ -9,7 +9,7 @@ from oracle import copy_attention, fill_vectors
 from torch import nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.nn.layers import DecoderLayer, EncoderLayer, FeedForward
+from seq2seq.nn.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from seq2seq.nn.layout import Padded
 from seq2seq.nn.transformer import NO_DROPOUT
 
@@ -88,3 +88,12 @@ def test_swiglu_is_the_papers_equation() -> None:
     w, v, w2 = layer.inner.weight.T, layer.gate.weight.T, layer.outer.weight.T
     swish = x @ w * torch.sigmoid(x @ w)
     torch.testing.assert_close(layer(x), (swish * (x @ v)) @ w2)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_residual_drops_some_of_what_its_sublayer_gives_and_nothing_of_x(norm: str) -> None:
+    residual = Residual(ModelConfig(d_model=D, heads=H, norm=norm), 0.5)  # type: ignore[arg-type]
+    residual.norm = nn.Identity()  # type: ignore[assignment]
+    x = torch.randint(9, (B, T, D)).float()
+    assert (residual(x, torch.ones_like) - x).unique().tolist() == [0, 2]
+    assert (residual.eval()(x, torch.ones_like) - x).unique().tolist() == [1]

@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq.config import BOS_ID, PAD_ID, AttentionForm, Dropout, ModelConfig
-from seq2seq.nn.attention import FORMS
+from seq2seq.nn.attention import FORMS, MultiHeadAttention
+from seq2seq.nn.layers import FeedForward, Residual
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
 
 
@@ -47,6 +48,14 @@ def test_the_form_of_attention_and_dropout_are_no_part_of_the_network(
         assert list(other.state_dict()) == list(plain.state_dict())
         other.load_state_dict(plain.state_dict())
         torch.testing.assert_close(other.project(other(src, lens, tgt)), expected)
+
+
+def test_every_sublayer_drops_at_the_rate_of_its_kind() -> None:
+    rates = Dropout(residual=0.1, attention=0.2, activation=0.3)
+    modules = list(build({}, rates=rates).modules())
+    assert {each.rate for each in modules if isinstance(each, Residual)} == {0.1}
+    assert {each.dropout for each in modules if isinstance(each, MultiHeadAttention)} == {0.2}
+    assert {each.rate for each in modules if isinstance(each, FeedForward)} == {0.3}
 
 
 @pytest.mark.parametrize("where", ["residual", "attention", "activation"])
