@@ -60,13 +60,12 @@ def fast_attention(
 ) -> Tensor:
     """The library's fused kernel; one mask broadcasts over heads.
 
-    Kernels disagree about a query without keys, so it looks at one key and is then set to zero.
+    Kernels disagree about a query without keys, so it looks at all and is then set to zero.
     """
     allowed = may_attend(valid_lens, key.shape[2])[:, None]  # (B, 1, 1 or Q, K)
     blind = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, 1 or Q, 1)
-    first = torch.arange(key.shape[2], device=key.device) == 0
     output = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=allowed | (blind & first), dropout_p=dropout
+        query, key, value, attn_mask=allowed | blind, dropout_p=dropout
     )
     return output.masked_fill(blind, 0.0)
 
