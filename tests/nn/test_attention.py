@@ -6,7 +6,14 @@ from oracle import VALID_LENS, B, E, H, K, Q, copy_attention, fill_vectors, head
 from torch import Tensor, nn
 
 from seq2seq.config import AttentionForm
-from seq2seq.nn.attention import FORMS, MultiHeadAttention, attend, dot_product_attention
+from seq2seq.nn.attention import (
+    FORMS,
+    MultiHeadAttention,
+    attend,
+    dot_product_attention,
+    form_on,
+    takes_joined,
+)
 from seq2seq.nn.layout import Padded
 from seq2seq.nn.masks import may_attend
 
@@ -307,3 +314,14 @@ def test_half_of_the_heads_with_their_slices_give_their_half_of_the_sum(
         part.output.weight = nn.Parameter(whole.output.weight[:, rows])
         total = total + part(x, x, x, lens)
     torch.testing.assert_close(total, whole(x, x, x, lens))
+
+
+def test_auto_is_folded_on_a_cpu_and_fast_elsewhere_and_what_is_asked_for_stays() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert (form_on(cpu, "auto"), form_on(gpu, "auto")) == ("folded", "fast")
+    assert (form_on(cpu, "fast"), form_on(gpu, "folded")) == ("fast", "folded")
+
+
+@pytest.mark.parametrize("form", ["auto", "folded", "fast"])
+def test_a_cpu_takes_no_joined_sentences(form: AttentionForm) -> None:
+    assert not takes_joined(torch.device("cpu"), torch.bfloat16, 64, form)
