@@ -1,5 +1,6 @@
 """A small corpus, and runs of the Lightning verbs in this process."""
 
+import csv
 import random
 import signal
 import sys
@@ -86,3 +87,15 @@ def ctrl_c_in_step(asked: int | None, patch: pytest.MonkeyPatch) -> None:
         return step(self, *arguments)
 
     patch.setattr(TranslationModule, "training_step", asking)
+
+
+def metrics(run: Path) -> list[dict[str, str]]:
+    """All rows of the newest CSV log."""
+    newest = max((run / "logs").glob("version_*"), key=lambda path: int(path.name[8:]))
+    with (newest / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def validated_after(run: str = "run") -> list[int]:
+    """So many steps; the log counts them from 0."""
+    return [int(row["step"]) + 1 for row in metrics(Path(run)) if row.get("val_bleu")]

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_runs import Run, ctrl_c_in_step, settings
-from test_run import validated_after
+from small_runs import Run, ctrl_c_in_step, settings, validated_after
 
 from seq2seq.training.callbacks import CleanStop
 from seq2seq.training.checkpoints import step_of

@@ -15,8 +15,7 @@ from typing import Any
 import planted_faults
 import pytest
 import torch
-from small_runs import Run, settings
-from test_run import metrics
+from small_runs import Run, metrics, settings
 
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.model_folder import load_model

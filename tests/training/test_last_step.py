@@ -1,0 +1,94 @@
+"""Whatever ends a run: its last step is validated and kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+from small_runs import Run, metrics, settings, validated_after
+
+from seq2seq.training.checkpoints import step_of
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({"trainer__max_steps": 5, "trainer__val_check_interval": 3}, [3, 5]),
+        ({"trainer__max_steps": 3, "trainer__val_check_interval": 1000}, [3]),
+        (
+            {
+                "trainer__max_steps": 3,
+                "trainer__val_check_interval": 2,
+                "trainer__accumulate_grad_batches": 2,
+            },
+            [2, 3],
+        ),
+    ],
+)
+def test_the_last_step_is_validated_whatever_the_interval(
+    corpus: Path, run: Run, limits: dict[str, int], steps: list[int]
+) -> None:
+    assert run("fit", *settings(**limits)) == 0
+    found = sorted(int(path.stem[5:]) for path in Path("run/checkpoints").glob("step=*.ckpt"))
+    assert found == steps
+    rows = [json.loads(line) for line in Path("run/candidates.jsonl").read_text().splitlines()]
+    assert all(set(row["steps"]) <= set(steps) for row in rows)
+
+
+def test_the_last_epoch_ends_with_a_validation(corpus: Path, run: Run) -> None:
+    epochs = {"trainer__max_steps": -1, "trainer__max_epochs": 2}
+    assert run("fit", *settings(**epochs, trainer__val_check_interval=10**6)) == 0
+    (only,) = Path("run/checkpoints").glob("step=*.ckpt")
+    steps = [int(row["step"]) for row in metrics(Path("run")) if row["loss"]]
+    assert int(only.stem[5:]) >= max(steps) > 8
+
+
+def test_the_last_epoch_is_validated_where_only_some_are(corpus: Path, run: Run) -> None:
+    some = {"trainer__check_val_every_n_epoch": 2, "trainer__val_check_interval": 1.0}
+    some |= {"trainer__limit_train_batches": 4, "trainer__max_epochs": 3, "trainer__max_steps": -1}
+    assert run("fit", *settings(**some)) == 0
+    assert validated_after() == [8, 12]
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_run_that_ends_by_its_time_keeps_its_last_step(
+    corpus: Path, run: Run, validated: bool
+) -> None:
+    limited = settings(trainer__max_time="00:00:00:02", trainer__max_steps=10**6)
+    rarely = {"check_val_every_n_epoch": 10**6, "val_check_interval": 1.0}
+    never = {"limit_val_batches": 0, "val_check_interval": 10**6}
+    for name, value in (rarely if validated else never).items():
+        limited += [f"--trainer.{name}", value]
+    assert run("fit", *limited) == 0
+    (kept,) = Path("run/checkpoints").glob("step=*.ckpt")
+    assert step_of(kept) > 0
+    assert validated_after() == [step_of(kept)] * validated
+
+
+@pytest.mark.parametrize("bounds", [{"trainer__min_epochs": 5}, {"trainer__min_steps": 20}])
+def test_the_last_step_is_validated_and_kept_whatever_was_to_be_reached(
+    corpus: Path, run: Run, bounds: dict[str, object]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=6, **bounds)) == 0
+    assert max(step_of(path) for path in Path("run/checkpoints").glob("step=*.ckpt")) == 6
+    assert validated_after() == [4, 6]
+
+
+def test_no_epoch_is_no_step(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(trainer__max_steps=-1, trainer__max_epochs=0)) == 0
+    assert not list(Path("run").glob("checkpoints/*"))
+
+
+def test_validation_is_after_whole_steps_where_it_is_told_as_a_share(
+    corpus: Path, run: Run
+) -> None:
+    """A third of an epoch of 12 batches, four of which are a step, is a step; a fifth is, too."""
+    epochs = {"trainer__limit_train_batches": 12, "trainer__check_val_every_n_epoch": 1}
+    chosen = settings(
+        **epochs,
+        data__batch_tokens=256,
+        trainer__accumulate_grad_batches=4,
+        trainer__val_check_interval=0.2,
+        trainer__max_steps=3,
+    )
+    assert run("fit", *chosen) == 0
+    assert validated_after() == [1, 2, 3]

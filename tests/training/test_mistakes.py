@@ -1,0 +1,331 @@
+"""What is wrong with settings and corpora of a training is told in one line."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from small_runs import Run, settings
+
+from seq2seq.training.datamodule import CorpusDataModule
+
+
+def test_a_test_set_without_spaces_and_without_a_tokenizer_is_warned_of(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    Path("test.tgt").write_text("彼は毎朝公園を走っています。\n" * 40)
+    with pytest.warns(
+        UserWarning, match=r"data\.test\.small: there are no spaces between the words"
+    ):
+        assert run("test", "--config", "run/config.yaml") == 0
+
+
+def test_a_changed_architecture_is_an_error_that_names_the_field(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    before = Path("run/config.yaml").read_text()
+    assert run("fit", *settings(model__ff_dim=96), "--ckpt_path", "last") == 2
+    assert "model.ff_dim=96 differs from 64" in capsys.readouterr().err
+    assert Path("run/config.yaml").read_text() == before
+
+
+def test_other_subwords_are_an_error_however_many_they_are(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=4)) == 0
+    texts = [(corpus / name, (corpus / name).read_text()) for name in ("train.src", "train.tgt")]
+    for letters in ("k", "zzz"):  # as many subwords, and more
+        for path, text in texts:
+            path.write_text(text.replace("b", letters))
+        assert run("fit", *settings(), "--ckpt_path", "last") == 2
+        assert "the subwords differ from the checkpoint's: data.train" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model__d_model": 33}, "model.d_model=33 cannot be split into model.heads=2"),
+        ({"training__schedule": "fast"}, "fast"),
+        ({"model__colour": "red"}, "model.colour"),
+        ({"data__train__src": "missing.src"}, "missing.src does not exist"),
+        ({"data__train__src": "valid.src"}, "train.tgt has 2000 lines but valid.src has 40"),
+        ({"data__cache": "train.src"}, "data.cache: train.src/digests cannot be written to"),
+        ({"data__tgt_lang": "ja"}, "seq2seq-lightning[ja]"),
+        ({"data__subwords__src_vocab_size": 70}, "data.subwords.src_vocab_size=70"),
+        ({"model__positions": "learned", "model__max_positions": 4}, "model.max_positions=4"),
+        ({"ckpt_path": "last"}, "ckpt_path=last"),
+        ({"init_from": "nowhere"}, "nowhere does not exist"),
+        ({"data__subwords_from": "nowhere"}, "nowhere does not exist"),
+        ({"training__schedule": "linear", "trainer__max_steps": -1}, "trainer.max_steps=-1"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_mistake_is_one_line_that_names_it(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, object],
+    message: str,
+) -> None:
+    # As without the extra [ja], also where it is installed.
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    try:
+        status: object = run("fit", *settings(**changes))
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
+
+
+def test_what_is_wrong_with_the_validation_set_is_told_before_train_is_stored(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(data__validation__src="missing.src")) == 2
+    assert "missing.src does not exist" in capsys.readouterr().err
+    assert not Path("cache").exists()
+
+
+@pytest.mark.parametrize("missing", ["train", "validation"])
+def test_a_corpus_that_is_not_given_is_named(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], missing: str
+) -> None:
+    (given,) = {"train", "validation"} - {missing}
+    files = f"--data.{given}.src=train.src", f"--data.{given}.tgt=train.tgt"
+    assert run("fit", *files, "--data.cache", "cache") == 2
+    assert f"data.{missing} is not set; give --data.{missing}.src FILE" in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_no_text_is_one_line(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("latin.yaml").write_bytes("run: français\n".encode("latin-1"))
+    assert run("fit", "--config", "latin.yaml") == 2
+    assert capsys.readouterr().err == (
+        "error: latin.yaml is no UTF-8 text; expected YAML in UTF-8.\n"
+    )
+
+
+def test_a_mistake_in_a_configuration_is_told_with_its_file(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("fine.yaml").write_text("training: {lr: 0.001}")
+    for content, said in (
+        ("data:\n  train: {src: [", "while parsing a flow node"),
+        ("training: {lr: fast}", "training.lr"),
+        ("nonsense", "nonsense"),
+    ):
+        Path("wrong.yaml").write_text(content)
+        with pytest.raises(SystemExit, match="2"):
+            run("fit", "--config", "fine.yaml", "--config", "wrong.yaml")
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: wrong.yaml: ")
+        assert said in line
+        assert "unicode string" not in line
+
+
+def test_one_matrix_for_two_vocabularies_is_refused_before_train_is_stored(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(data__subwords__joint=False, model__tie="all")) == 2
+    assert "model.tie=all shares one matrix" in capsys.readouterr().err
+    assert not Path("cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("training: {dropout: 0.3}", "training.dropout=0.3 is no group of settings"),
+        ("training: 3", "training=3 is no group of settings; expected e.g. training.lr: 0.001"),
+        ("data: {subwords: 8000}", "data.subwords=8000 is no group"),
+        ("data: {subword_sampling: 0.2}", "data.subword_sampling=0.2 is no group"),
+        ("search: {diversity: 2}", "search.diversity=2 is no group"),
+        ("model: 3", "model=3 is no group"),
+    ],
+)
+def test_a_group_of_settings_that_is_one_value_is_named(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    Path("wrong.yaml").write_text(content)
+    assert run("fit", "--config", "wrong.yaml") == 2
+    assert f"error: {said}" in capsys.readouterr().err
+
+
+def test_an_error_does_not_quote_a_whole_file(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("fit", "--data.train", "train.src")
+    assert len(capsys.readouterr().err) < 800
+
+
+HALF = "a corpus is src and tgt, or path alone; got src=a.en, tgt=None, path=None"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit --data.train.src a.en", f"data.train: {HALF}."),
+        ("fit --data.validation.src a.en", f"data.validation: {HALF}."),
+        ("fit --config half.yaml", f"data.train: {HALF}."),
+        ("fit --config named.yaml", f"data.train.small: {HALF}."),
+        (
+            "fit --config whole.yaml --data.train.weight -1",
+            "data.train: weight=-1.0 is no share; use a number above 0.",
+        ),
+        (
+            "fit --config whole.yaml --data.train.path d.tsv",
+            "data.train: a corpus is src and tgt, or path alone; got src=a.en, tgt=a.de, "
+            "path=d.tsv; for a path instead of src and tgt set both to null.",
+        ),
+        (
+            "fit --config whole.yaml --data.train.path d.tsv "
+            "--data.train.src null --data.train.tgt null --trainer.limit_val_batches 0",
+            "d.tsv does not exist.",
+        ),
+        (
+            "test --data.test.x.src a.en",
+            "--data.test.x.src alone is no corpus; give it as a whole: "
+            "--data.test.x '{src: FILE, tgt: FILE}' (see: seq2seq test --help)",
+        ),
+        ("fit --search.sampling.temperature -1", "search.sampling.temperature=-1.0 is out of"),
+        ("fit --model.deep 3", "(see: seq2seq fit --help)"),
+    ],
+)
+def test_a_mistake_inside_a_setting_is_told_as_if_it_stood_alone(
+    tmp_path: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, train in (
+        ("half", "{src: a.en}"),
+        ("named", "{large: {src: a.en, tgt: a.de}, small: {src: a.en}}"),
+        ("whole", "{src: a.en, tgt: a.de}"),
+    ):
+        Path(f"{name}.yaml").write_text(f"data:\n  train: {train}\n")
+    try:
+        status: object = run(*arguments.split())
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if line[:6] == "error:"]
+    assert message in error
+
+
+def test_the_suggested_form_of_a_named_corpus_works(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suggested = ["--data.test.x", "{src: test.src, tgt: test.tgt}"]
+    with pytest.raises(SystemExit) as stop:
+        run("fit", *settings(), *suggested, "--print_config")
+    assert stop.value.code == 0
+    assert "src: test.src" in capsys.readouterr().out.split("\n    x:\n")[1].split("weight")[0]
+
+
+@pytest.mark.parametrize("room", [3_000, 30_000, 100_000])
+def test_a_full_disk_is_one_line(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], room: int
+) -> None:
+    """No file may be larger than `room` bytes: that of the subwords, a checkpoint, the model."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        status = run("fit", *settings())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = capsys.readouterr().err
+    assert status == 2
+    assert re.search(r"^error: .*File too large.*$", said, re.MULTILINE), said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"training__betas": "[0.9,1.0]"}, r"training\.betas=\[0\.9, 1\.0\] are no decay rates"),
+        ({"seed_everything": -5}, r"seed_everything=-5"),
+        ({"trainer__val_check_interval": 0.5}, r"val_check_interval"),
+        ({"trainer__strategy": "nonsense"}, r"nonsense"),
+        ({"seed_everything": 2**32}, r"seed_everything=4294967296"),
+        ({"trainer__log_every_n_steps": 0}, r"trainer\.log_every_n_steps=0"),
+        ({"trainer__accumulate_grad_batches": 0}, r"trainer\.accumulate_grad_batches=0"),
+        ({"trainer__val_check_interval": 0}, r"trainer\.val_check_interval=0"),
+        ({"trainer__val_check_interval": "00:00:00:01"}, r"trainer\.val_check_interval=.* steps"),
+        ({"trainer__overfit_batches": 2}, r"trainer\.overfit_batches=2"),
+        ({"trainer__precision": "bf16-true"}, r"trainer\.precision=bf16-true .*use bf16-mixed"),
+        ({"trainer__precision": "16-true"}, r"trainer\.precision=16-true .*use 16-mixed"),
+        ({"trainer__reload_dataloaders_every_n_epochs": 1}, r"reload_dataloaders_every_n_epochs=1"),
+        (
+            {"training__ema": 0.9, "trainer__limit_val_batches": 0},
+            r"training\.ema=0\.9 .*limit_val_batches=0",
+        ),
+        ({"trainer__gradient_clip_val": -1}, r"trainer\.gradient_clip_val=-1"),
+        ({"trainer__gradient_clip_algorithm": "value"}, r"gradient_clip_algorithm=value"),
+        ({"run": "train.src"}, r"train\.src"),
+        ({"run": ""}, r"run='' is empty"),
+        (
+            {"data__subwords__joint": "false"},
+            r"model\.tie=all .* data\.subwords\.joint=true, or model\.tie=target-output",
+        ),
+        (
+            {"trainer__limit_train_batches": 5, "trainer__accumulate_grad_batches": 2},
+            r"limit_train_batches=5 .*accumulate_grad_batches=2",
+        ),
+        (
+            {"trainer__limit_train_batches": 0.5, "trainer__accumulate_grad_batches": 2},
+            r"limit_train_batches=0\.5 .*accumulate_grad_batches=2",
+        ),
+        ({"run": "train.src/x"}, r"train\.src"),
+        (
+            {"trainer__max_time": "00:00:01:00", "trainer__accumulate_grad_batches": 2},
+            r"trainer\.max_time=.* trainer\.accumulate_grad_batches=2",
+        ),
+        (
+            {"trainer__check_val_every_n_epoch": 1, "trainer__val_check_interval": 300},
+            r"val_check_interval=300 counts steps; .*n_epoch=1 it is a share",
+        ),
+        ({"trainer__use_distributed_sampler": "true"}, r"use_distributed_sampler=True"),
+        ({"trainer__devices": "5,6"}, r"devices"),
+        ({"data__test": "{a/b: {src: test.src, tgt: test.tgt}}"}, r"data\.test\.a/b: .* slash"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_one_line(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    said: str,
+) -> None:
+    assert run("fit", *settings(**changes)) == 2
+    error = capsys.readouterr().err
+    assert re.search(rf"(?m)^error: .*{said}", error)
+    assert "Traceback" not in error
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory")
+@pytest.mark.parametrize(("positions", "status"), [(8, 0), (7, 2)])
+def test_learned_positions_must_hold_what_batches_are_filled_up_to(
+    corpus: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    positions: int,
+    status: int,
+) -> None:
+    monkeypatch.setattr(CorpusDataModule, "_on_gpu", property(lambda self: True))
+    learned = {"model__positions": "learned", "model__max_positions": positions}
+    words = {"data__subwords__src_vocab_size": 400, "data__subwords__tgt_vocab_size": 400}
+    changes = {**learned, **words, "trainer__max_steps": 2, "data__workers": 0}
+    assert run("fit", *settings(**changes)) == status
+    if status:
+        assert "of 8 subwords" in capsys.readouterr().err
