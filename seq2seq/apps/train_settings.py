@@ -69,6 +69,10 @@ def check_trainer(settings: Namespace) -> None:
         if settings[name] is not None:
             at_least(f"trainer.{name}", settings[name], 1)
     limit, accumulated = settings.limit_train_batches, settings.accumulate_grad_batches
+    if limit == 0:
+        raise ConfigError(
+            "trainer.limit_train_batches=0 leaves nothing to learn from; leave it out."
+        )
     if accumulated > 1 and limit not in (None, 1) and limit % accumulated:  # or it is a share
         raise ConfigError(
             f"trainer.limit_train_batches={limit:g} leaves a part of a step at the end of an "

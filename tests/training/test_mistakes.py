@@ -276,6 +276,7 @@ def test_a_full_disk_is_one_line(
             {"data__subwords__joint": "false"},
             r"model\.tie=all .* data\.subwords\.joint=true, or model\.tie=target-output",
         ),
+        ({"trainer__limit_train_batches": 0}, r"limit_train_batches=0 leaves nothing"),
         (
             {"trainer__limit_train_batches": 5, "trainer__accumulate_grad_batches": 2},
             r"limit_train_batches=5 .*accumulate_grad_batches=2",
