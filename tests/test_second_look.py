@@ -70,6 +70,25 @@ def test_the_score_of_each_token_is_that_of_the_pair_alone(
         assert each.total == pytest.approx(float(expected.sum()), abs=1e-4)
 
 
+@pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
+def test_batches_that_are_looked_at_fill_the_budget_with_their_longer_sides_or_are_one_pair(
+    batch_tokens: int,
+) -> None:
+    asked = list[tuple[int, int]]()
+
+    class Watched(NativeEngine):
+        def log_probs(self, src: Sequence[Ids], tgt: Sequence[Ids]) -> list[Tensor]:
+            asked.append((len(src), max(len(ids) + 1 for ids in [*src, *tgt])))
+            return super().log_probs(src, tgt)
+
+    network = random_network()
+    translator = Translator(Watched(network), subwords(), subwords(), batch_tokens=batch_tokens)
+    translator.score(TEXTS[:40], TEXTS[40:80])
+    assert sum(pairs for pairs, _ in asked) == 40
+    assert all(pairs == 1 or pairs * longest <= batch_tokens for pairs, longest in asked)
+    assert all((pairs + 1) * longest > batch_tokens for pairs, longest in asked[:-1])
+
+
 def test_as_many_batches_are_looked_at_at_once_as_the_engine_allows() -> None:
     together = threading.Barrier(2)
 
