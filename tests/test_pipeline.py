@@ -13,7 +13,7 @@ from seq2seq import pipeline
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.errors import CorpusError, SentenceError
-from seq2seq.pipeline import BatchSearch, Line, Pipeline, searchers
+from seq2seq.pipeline import BatchSearch, InFlight, Line, Pipeline, searchers
 
 PATIENCE = 30
 """Seconds until a thread that waits for another is thought to wait forever."""
@@ -116,6 +116,40 @@ def test_as_many_batches_are_searched_at_once_as_the_engine_allows() -> None:
 
     found = Pipeline(meeting, searchers(3), 1).run(lines_of([[4]] * 9))
     assert len(list(found)) == 9
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_a_thread_has_one_question_to_work_on_and_one_that_comes_next(parallel: int) -> None:
+    asked = threading.Event()
+
+    def patient(number: int) -> int:
+        assert asked.wait(PATIENCE)
+        return number
+
+    with InFlight[int](searchers(parallel)) as running:
+        assert [running.ask(patient, number) for number in range(2 * parallel)] == (
+            [[]] * 2 * parallel
+        )
+        asked.set()
+        assert [running.ask(patient, 2 * parallel + n) for n in range(9)] == [[n] for n in range(9)]
+        assert list(running.rest()) == list(range(9, 9 + 2 * parallel))
+
+
+def test_at_the_end_what_has_begun_is_waited_for_and_what_has_not_is_dropped() -> None:
+    begun, ended, working, may_end = list[int](), list[int](), threading.Event(), threading.Event()
+
+    def patient(number: int) -> None:
+        begun.append(number)
+        working.set()
+        assert may_end.wait(PATIENCE)
+        ended.append(number)
+
+    with InFlight[None](searchers(1)) as running:
+        running.ask(patient, 1)
+        running.ask(patient, 2)
+        assert working.wait(PATIENCE)
+        threading.Timer(0.2, may_end.set).start()
+    assert begun == ended == [1]
 
 
 @pytest.mark.parametrize("parallel", [0, 1, 2])
