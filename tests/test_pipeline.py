@@ -1,6 +1,7 @@
 """Windows, order, overlap and memory of the pipeline, with searches that are a line of Python."""
 
 import itertools
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -105,6 +106,22 @@ def test_without_threads_of_its_own_the_caller_searches_a_batch_and_has_its_line
     counts = [len(searched) for _ in stream]
     assert counts == list(range(1, 10))
     assert set(searched) == {threading.current_thread()}
+
+
+@pytest.mark.parametrize("parallel", [0, 1, 2, 3])
+@pytest.mark.parametrize("batch_tokens", [130, 400, 1000])
+def test_all_who_search_have_as_much_to_do(parallel: int, batch_tokens: int) -> None:
+    sizes = list[int]()
+
+    def counted(batch: Sequence[Request]) -> list[list[Hypothesis]]:
+        sizes.append(len(batch))
+        return backwards(batch)
+
+    list(Pipeline(counted, searchers(parallel), batch_tokens).run(lines_of([[9]] * 100)))
+    searching = max(1, parallel)
+    rounds = math.ceil(100 * 10 / batch_tokens / searching)
+    assert len(sizes) == rounds * searching
+    assert max(sizes) <= 100 / len(sizes) + 1
 
 
 def test_as_many_batches_are_searched_at_once_as_the_engine_allows() -> None:
