@@ -14,7 +14,7 @@ from seq2seq import pipeline
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.errors import CorpusError, SentenceError
-from seq2seq.pipeline import BatchSearch, InFlight, Line, Pipeline, searchers
+from seq2seq.pipeline import BatchSearch, InFlight, Line, Pipeline, searchers, windows
 
 PATIENCE = 30
 """Seconds until a thread that waits for another is thought to wait forever."""
@@ -59,6 +59,18 @@ def test_lines_come_out_in_their_order_each_with_its_own_answers(
     found = list(Pipeline(backwards, searchers(parallel), batch_tokens).run(lines))
     assert found == lines
     assert all(map(answered, found))
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_a_window_ends_with_the_line_that_fills_it_and_a_blank_one_counts_as_one(size: int) -> None:
+    lines = random_lines(200)
+    found = list(windows(lines, size))
+    assert list(itertools.chain.from_iterable(found)) == lines
+    *full, rest = [
+        [1 + sum(len(piece.src) for piece in line.pieces) for line in window] for window in found
+    ]
+    assert all(sum(tokens[:-1]) < size <= sum(tokens) for tokens in full)
+    assert sum(rest) < size
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -228,13 +240,19 @@ def test_batches_beyond_the_memory_are_halved_until_they_fit(
     assert len(beyond) <= 5 * max(1, parallel)  # 1000, 500, 250, 125 and once more; later ones know
 
 
-def test_a_smaller_batch_is_told_once_and_plainly() -> None:
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [([9] * 20, [40] + [20] * 10), ([8, 9, 6, 9], [40, 20, 18])],
+    ids=["alike", "unlike"],
+)
+def test_a_smaller_batch_is_told_once_and_plainly(
+    lengths: Sequence[int], expected: Sequence[int]
+) -> None:
     asked = list[int]()
     search = of_memory_for(25, OUT_OF_MEMORY[0], asked)
     with pytest.warns(UserWarning, match="with 40 source tokens in a batch; going on with 20"):
-        list(Pipeline(search, searchers(1), 40).run(lines_of([[9]] * 20)))
-    assert asked[0] == 40
-    assert set(asked[1:]) == {20}
+        list(Pipeline(search, searchers(1), 40).run(lines_of([[each] for each in lengths])))
+    assert asked == expected
 
 
 @pytest.mark.filterwarnings("ignore:out of memory")
