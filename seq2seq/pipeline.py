@@ -176,7 +176,7 @@ class Pipeline:
                     part[0].line.error = _does_not_fit(part[0])
                     continue
                 self._shrink(part)
-            middle = (len(part) + 1) // 2
+            middle = len(part) // 2
             parts += [part[middle:], part[:middle]]
 
     def _shrink(self, part: Sequence[Piece]) -> None:

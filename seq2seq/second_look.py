@@ -166,6 +166,6 @@ class SecondLook:
                 f"subwords and the {len(tgt[alone]) + 1} of its translation alone do not fit into "
                 f"memory; shorten or split it."
             )
-        middle = (len(batch) + 1) // 2
+        middle = len(batch) // 2
         halves = batch[:middle], batch[middle:]
         return [each for half in halves for each in self._see(look, src, tgt, half)]
