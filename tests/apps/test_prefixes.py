@@ -1,16 +1,12 @@
 """Every line gets the prefix on its line, and files that do not fit together are told."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from seq2seq.apps.mbr import chooser, weights
 from seq2seq.apps.prefixes import begun_with
 from seq2seq.apps.rows import Line, read_json, read_text
-from seq2seq.config import Sampling, SearchConfig
 from seq2seq.errors import CorpusError
-from seq2seq.translation import Translation
 
 
 def lines(*texts: str) -> list[Line]:
@@ -54,17 +50,3 @@ def test_a_stream_that_does_not_fit_is_told_after_what_does(
     with pytest.raises(CorpusError, match=told):
         found.extend(begun_with(prefixes, lines(*"abcd"[:count]), "standard input", skipped))
     assert len(found) == min(count, 3 - skipped)
-
-
-def test_samples_weigh_the_same_in_minimum_bayes_risk() -> None:
-    found = [Translation("a", -1.0, [7]), Translation("b", -3.0, [8])]
-    assert weights(found, SearchConfig(sampling=Sampling())) is None
-    assert weights(found, SearchConfig()) is not None
-
-
-@pytest.mark.parametrize("penalty", [{"coverage_penalty": 0.2}, {"repetition_penalty": 1.5}])
-def test_scores_that_are_no_probabilities_are_no_weights(penalty: dict[str, float]) -> None:
-    found = [Translation("a", -1.0, [7]), Translation("b", -3.0, [8])]
-    assert weights(found, SearchConfig(**penalty)) is None  # type: ignore[arg-type]
-    only = argparse.Namespace(mbr=None)
-    assert chooser(only, SearchConfig())(found, False) == found
