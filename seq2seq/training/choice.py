@@ -81,9 +81,10 @@ class ModelChoice(Callback):
         """All but the best checkpoint; no two are equal, and none needs a file that is damaged."""
         seen = []
         for which, callback in (("last", self.last), ("best", self.best)):
-            checkpoints = sorted(map(Path, callback.best_k_models), key=step_of)
+            whole = filter(is_complete, map(Path, callback.best_k_models))
+            checkpoints = sorted(whole, key=step_of)
             steps = [step_of(path) for path in checkpoints]
-            if len(steps) > 1 and steps not in seen and all(map(is_complete, checkpoints)):
+            if len(steps) > 1 and steps not in seen:
                 seen.append(steps)
                 name = f"mean of the {which} {len(steps)} checkpoints"
                 yield Candidate(name, steps, partial(average, checkpoints=checkpoints))

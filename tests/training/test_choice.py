@@ -16,6 +16,7 @@ from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model, save_model
+from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator
 
 Weights = dict[str, Tensor]
@@ -162,6 +163,23 @@ def test_same_models_are_scored_once_damaged_ones_never_and_an_average_may_begin
     assert run("fit", *settings(training__ema=0.9), "--ckpt_path", "last") == 0
     names[1] = "mean of the best 2 checkpoints"
     assert [row["model"] for row in table(corpus / "run")] == names
+
+
+def test_a_mean_is_of_the_checkpoints_that_are_left(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = TranslationModule.on_validation_start
+
+    def deleting(self: TranslationModule) -> None:
+        begin(self)
+        if self.global_step == 12:
+            Path("run/checkpoints/step=4.ckpt").unlink()
+            Path("run/checkpoints/step=8.ckpt").unlink()
+
+    monkeypatch.setattr(TranslationModule, "on_validation_start", deleting)
+    assert run("fit", *settings(trainer__max_steps=16)) == 0
+    rows = {row["model"]: row["steps"] for row in table(corpus / "run")}
+    assert rows["mean of the last 2 checkpoints"] == [12, 16]
 
 
 @pytest.mark.slow
