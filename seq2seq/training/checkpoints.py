@@ -114,13 +114,12 @@ class KeptCheckpoints(ModelCheckpoint):
         super().on_train_start(trainer, pl_module)
         # The step that the run goes on from is saved; its next one may have several batches.
         self._last_global_step_saved = trainer.global_step
-        if self.best_k_models and trainer.is_global_zero:  # those of a checkpoint
-            self._tidy(trainer)
+        if trainer.ckpt_path is not None and trainer.is_global_zero:
+            self._tidy(trainer, Path(trainer.ckpt_path).resolve())
 
-    def _tidy(self, trainer: Trainer) -> None:
+    def _tidy(self, trainer: Trainer, start: Path) -> None:
         assert self.dirpath is not None
-        assert trainer.ckpt_path is not None
-        folder, start = Path(self.dirpath), Path(trainer.ckpt_path).resolve()
+        folder = Path(self.dirpath)
         for path in folder.glob("*.ckpt"):
             forgotten = self._name.fullmatch(path.name) and str(path) not in self.best_k_models
             if forgotten and path.resolve() != start:

@@ -23,6 +23,18 @@ def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
     assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == 3
 
 
+def test_of_several_stops_before_the_first_validation_only_the_last_one_keeps_its_checkpoint(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for asked in (1, 2, 3):
+        with monkeypatch.context() as patch:
+            ctrl_c_in_step(asked, patch)
+            with pytest.raises(SystemExit):
+                run("fit", *settings(), *["--ckpt_path", "last"][: 2 * (asked > 1)])
+    kept = sorted(path.name for path in Path("run/checkpoints").iterdir())
+    assert kept == ["step=2.ckpt", "step=3.ckpt"], "the one that it went on from, and its own"
+
+
 @pytest.mark.parametrize("asked", [5, 6, 7])
 def test_ctrl_c_loses_no_step_where_validations_go_by_epochs(
     corpus: Path,
