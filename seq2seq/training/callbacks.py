@@ -185,8 +185,9 @@ class Patience(EarlyStopping):
 
 
 class Branch(Callback):
-    """A run that begins at a checkpoint of another one chooses its model anew, and warns anew: what
-    was best there, and what was told, is none of its own."""
+    """A run that begins at a checkpoint of another one chooses its model anew, warns anew, and has
+    all of `trainer.max_time`: what was best there, what was told, and the time, is none of its own.
+    """
 
     def __init__(self, checkpoints: Path, own: Sequence[Callback]) -> None:
         """`checkpoints` is the run's folder of them; `own` remember what is of a run alone."""
@@ -198,7 +199,8 @@ class Branch(Callback):
         states, path = checkpoint["callbacks"], trainer.ckpt_path
         assert path is not None
         if not is_in(self.checkpoints, path):
-            for callback in self.own:
+            timers = (each for each in trainer.callbacks if isinstance(each, Timer))  # type: ignore[attr-defined]
+            for callback in [*self.own, *timers]:
                 states.pop(callback.state_key, None)
         elif any(callback.state_key not in states for callback in self.own):
             raise ConfigError(

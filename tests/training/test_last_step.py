@@ -64,6 +64,16 @@ def test_a_run_that_ends_by_its_time_keeps_its_last_step(
     assert validated_after() == [step_of(kept)] * validated
 
 
+def test_a_run_that_begins_at_a_checkpoint_of_another_has_all_of_its_time(
+    corpus: Path, run: Run
+) -> None:
+    limited = {"trainer__max_time": "00:00:00:02", "trainer__max_steps": 10**6}
+    assert run("fit", *settings(**limited)) == 0
+    first = max(Path("run/checkpoints").glob("step=*.ckpt"), key=step_of)
+    assert run("fit", *settings(run="other", **limited), "--ckpt_path", first) == 0
+    assert max(map(step_of, Path("other/checkpoints").glob("step=*.ckpt"))) > step_of(first)
+
+
 @pytest.mark.parametrize("bounds", [{"trainer__min_epochs": 5}, {"trainer__min_steps": 20}])
 def test_the_last_step_is_validated_and_kept_whatever_was_to_be_reached(
     corpus: Path, run: Run, bounds: dict[str, object]
