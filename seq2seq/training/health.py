@@ -47,7 +47,6 @@ class Health(Callback):
         self.validations = 0
         self._usual: list[float] = []
         """The median norm at each look."""
-        self._overlap_seen = False
         self._skipped = self._in_a_row = 0
         self._restart()
 
@@ -65,8 +64,7 @@ class Health(Callback):
         self._tell(trainer, rate)
         data = module.data
         validation = data.texts.get("validation")
-        seen, self._overlap_seen = self._overlap_seen, True
-        if validation and not seen and trainer.is_global_zero:
+        if validation and trainer.is_global_zero:
             found = glance(validation, data.stores, LOOKED_AT)
             self._tell(trainer, overlapping_validation(found, len(validation)))
 
@@ -189,11 +187,9 @@ class Health(Callback):
             "validations": self.validations,
             "skipped": self._skipped,
             "usual": self._usual,
-            "overlap_seen": self._overlap_seen,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.told, self.validations = state_dict["told"], state_dict["validations"]
         self._skipped = state_dict.get("skipped", 0)  # older checkpoints have none
         self._usual = list(state_dict.get("usual", []))
-        self._overlap_seen = state_dict.get("overlap_seen", True)

@@ -198,6 +198,11 @@ def test_a_rate_of_zero_and_a_copied_validation_set_are_told_before_the_first_st
     log.clear()
     assert run("fit", *settings(), "--ckpt_path", "last") == 0
     assert "validation pairs" not in log.text, "told when the run began"
+    log.clear()
+    for steps, share, start in ((2, 0, "null"), (4, 1.0, "last")):
+        late = settings(run="late", trainer__max_steps=steps, trainer__limit_val_batches=share)
+        assert run("fit", *late, "--ckpt_path", start) == 0
+        assert ("step 2: 20 of 20 validation pairs" in log.text) == (share > 0)
     other = settings(run="other", trainer__max_steps=10)
     assert run("fit", *other, "--ckpt_path", "run/checkpoints/step=4.ckpt") == 0
     assert "step 4: 20 of 20 validation pairs" in log.text, "a run of its own"
