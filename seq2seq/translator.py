@@ -208,15 +208,16 @@ class Translator:
         return Line(number, [request] if request.src else [])
 
     def _pieces(self, whole: Sentence, place: int) -> list[Request]:
-        """The pieces of a sentence that is too long."""
-        parts = split(clean(whole.text), lambda text: self._fits(self.src_subwords.encode(text)))
+        """The pieces of a sentence that is too long, without those that are blank to the model."""
+        encode = self.src_subwords.encode
+        parts = split(clean(whole.text), lambda text: self._fits(encode(text)))
+        parts = [part for part in parts if encode(part.text)]
         prefixes = [whole.prefix, *repeat("", len(parts) - 1)]
         shares = shared(whole.terms, whole.origins, parts)
-        pieces = [
+        return [
             self._request(Sentence(part.text, prefix, terms), place, piece)
             for piece, (part, prefix, terms) in enumerate(zip(parts, prefixes, shares, strict=True))
         ]
-        return [piece for piece in pieces if piece.src]
 
     def _request(self, sentence: Sentence, line: int, piece: int = 0) -> Request:
         src = self.src_subwords.encode(sentence.text)

@@ -419,6 +419,32 @@ def test_a_prefix_begins_the_first_piece_alone() -> None:
     assert best.text == f"{first} {second}"
 
 
+def test_a_piece_without_subwords_is_not_asked_for_and_takes_no_prefix_along() -> None:
+    word, engine = "karela" * 9, Echo()
+    blank, long = f"\u2581 {word}", len(subwords().encode(word))
+    assert subwords().encode("\u2581") == []
+    translator = Translator(engine, subwords(), subwords(), max_length=long // 2 + 3)
+    prefixes = list[Sequence[int]]()
+    for text in (word, blank):
+        line = translator._line(Sentence(text, prefix="tola", terms=["mino"]), 1)
+        assert len(line.pieces) > 1
+        assert all(piece.src for piece in line.pieces)
+        assert line.pieces[0].constraint is not None
+        prefixes.append(line.pieces[0].prefix)
+    assert prefixes == [subwords().encode("tola")] * 2
+
+
+def test_a_prefix_may_leave_no_room_but_for_the_end() -> None:
+    engine = NativeEngine(random_network(4, positions="learned", max_positions=9))
+    translator = Translator(engine, subwords(), subwords(), searching(2))
+    fitting, beyond = (
+        next(text for text in TEXTS if len(subwords().encode(text)) == length) for length in (8, 9)
+    )
+    assert translator.translate([Sentence("kare", prefix=fitting)]) == [fitting]
+    with pytest.raises(SentenceError, match=r"^prefix 2 has 10 subwords.* end at 9;"):
+        translator.translate(["kare", Sentence("kare", prefix=beyond)])
+
+
 def test_another_search_leaves_the_translator_as_it_was() -> None:
     translator = random_translator(SearchConfig(beam=2))
     other = translator.with_config(SearchConfig(beam=4, n_best=4))
