@@ -19,6 +19,7 @@ from seq2seq.model_facts import save_provenance
 from seq2seq.model_folder import CONFIG, SavedModel, holds, save_model
 from seq2seq.provenance import PROVENANCE, read_provenance, with_tests
 from seq2seq.training.checkpoints import LAST, is_in
+from seq2seq.training.compatibility import check_yardstick
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.record import Record
 
@@ -101,6 +102,13 @@ class BestModelFolder(Callback):
         if self.best is None:
             self._save(trainer, module)
             rank_zero_info(f"model: {self.folder} (not validated)")
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        assert isinstance(module, TranslationModule)
+        if checkpoint["callbacks"].get(self.state_key, {"best": None})["best"] is not None:
+            check_yardstick(module.yardstick, checkpoint, str(trainer.ckpt_path))
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}

@@ -47,6 +47,18 @@ def identity(model: SavedModel) -> dict[str, Any]:
     return {"model_config": asdict(model.network.config), "subwords": model.fingerprints}
 
 
+def check_yardstick(now: Mapping[str, Any], checkpoint: Mapping[str, Any], path: str) -> None:
+    """Validation BLEU before and after the checkpoint can be compared."""
+    then = checkpoint.get("yardstick", {})  # older ones have none
+    for setting, value in now.items():
+        if then.get(setting, value) != value:
+            raise ConfigError(
+                f"{setting} is not what it was when the best validation BLEU of this run was "
+                f"measured, so later ones cannot be compared with it; restore it, or begin another "
+                f"--run with --ckpt_path {path}."
+            )
+
+
 def check_checkpoint(model: SavedModel, checkpoint: Mapping[str, Any]) -> None:
     """The checkpoint is one of this model."""
     if not same_subwords(model, checkpoint):

@@ -4,8 +4,9 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,16 @@ class TranslationModule(pl.LightningModule):
         engine = NativeEngine(self.network)
         subwords = data.src_subwords, data.tgt_subwords
         return Translator(engine, *subwords, self.search, max_length=MAX_LENGTH)
+
+    @property
+    def yardstick(self) -> dict[str, Any]:
+        """What validation BLEU depends on besides the model, by setting; of the text a digest."""
+        return {
+            "trainer.limit_val_batches": self.trainer.limit_val_batches,
+            "data.validation": sha256(repr(self.data.texts.get("validation")).encode()).hexdigest(),
+            "data.tgt_lang": self.data.tgt_lang,
+            **{f"search.{name}": value for name, value in asdict(self.search).items()},
+        }
 
     def saved_model(self) -> SavedModel:
         """What a model folder holds, as it is now."""
@@ -322,7 +333,7 @@ class TranslationModule(pl.LightningModule):
     # -- checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint.update(identity(self.saved_model()))
+        checkpoint.update(identity(self.saved_model()), yardstick=self.yardstick)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_checkpoint(self.saved_model(), checkpoint)

@@ -185,6 +185,35 @@ def test_a_run_does_not_go_back_in_its_own_folder(
     assert checkpoints("run") == before
 
 
+def test_a_run_goes_on_with_the_validation_that_its_best_model_was_chosen_by(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *settings(**KEPT)) == 0
+    before = checkpoints("run")
+    Path("other.tgt").write_text(Path("test.tgt").read_text())
+    others = {
+        "data__validation__tgt": "other.tgt",
+        "data__tgt_lang": "zh",
+        "search__beam": 3,
+        "trainer__limit_val_batches": 0,
+    }
+    for name, value in others.items():
+        changed = settings(**KEPT, trainer__max_steps=12, **{name: value})
+        capsys.readouterr()
+        assert run("fit", *changed, "--ckpt_path", "last") == 2
+        setting = name.replace("__", ".").removesuffix(".tgt")
+        (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("error: "))
+        assert line.startswith(f"error: {setting} is not what it was")
+        assert "begin another --run with --ckpt_path run/checkpoints/step=8.ckpt" in line
+        assert checkpoints("run") == before
+    # The same text elsewhere is no change; a run of its own begins with what it likes.
+    shutil.copy("valid.tgt", "moved.tgt")
+    moved = settings(**KEPT, trainer__max_steps=12, data__validation__tgt="moved.tgt")
+    assert run("fit", *moved, "--ckpt_path", "last") == 0
+    changed = settings(run="other", trainer__max_steps=12, search__beam=3)
+    assert run("fit", *changed, "--ckpt_path", "run/checkpoints/step=8.ckpt") == 0
+
+
 def test_another_run_goes_on_from_a_checkpoint_and_chooses_from_its_own(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,8 +54,10 @@ def apart(weights: Weights, sign: int, seed: int = 1) -> Weights:
 
 
 def plant(path: Path, chosen: Weights, **states: Any) -> None:
-    """Other weights in a checkpoint, and other values in the states of its callbacks."""
+    """Other weights in a checkpoint, and other values in the states of its callbacks; what it was
+    validated on is not known any more."""
     content = torch.load(path, weights_only=True)
+    content.pop("yardstick", None)
     tied = chosen["src_embedding.weight"]
     for name in content["state_dict"]:
         content["state_dict"][name] = chosen.get(name.removeprefix("network."), tied)
