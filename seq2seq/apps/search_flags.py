@@ -46,9 +46,9 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         "--max-length-ratio",
         metavar="X",
         type=float,
-        help="nor more than X for each subword of the line, and some (default: 2)",
+        help="most subwords of a translation for each one of its line (default: 2)",
     )
-    flag("--max-length-offset", metavar="N", type=int, help="the some (default: 10)")
+    flag("--max-length-offset", metavar="N", type=int, help="so many more (default: 10)")
     flag("--no-repeat-ngram", metavar="N", type=int, help="no N subwords in a row twice")
     flag(
         "--repetition-penalty",
