@@ -33,6 +33,8 @@ from seq2seq.versioned import misfit, read_versioned
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 SRC_SUBWORDS, TGT_SUBWORDS = "subwords.src.model", "subwords.tgt.model"
+SENTENCEPIECE = ("source.spm", "target.spm")
+"""Subwords that came from elsewhere, as OPUS-MT names their files."""
 EXPORTED = "seq2seq.json"
 """Marks a folder as exported to another library, which has a config.json of its own."""
 
@@ -181,6 +183,24 @@ def load_together(
 def load_subwords(folder: Path) -> tuple[Subwords, Subwords]:
     """Source and target subwords of a model folder."""
     return Subwords.load(folder / SRC_SUBWORDS), Subwords.load(folder / TGT_SUBWORDS)
+
+
+def find_subwords(path: str | Path) -> tuple[Subwords, Subwords]:
+    """Those of a model or run folder; or of SentencePiece, in a file for both languages or in a
+    folder with source.spm and target.spm, their pieces with our ids."""
+    path = Path(path)
+    files = [path] * 2 if path.is_file() else [path / name for name in SENTENCEPIECE]
+    if any(file.is_file() for file in files):
+        src, tgt = map(Subwords.adopt, files)
+        return src, tgt
+    try:
+        folder = find_model(path)
+    except ModelFolderError as error:
+        raise ModelFolderError(
+            f"{error} SentencePiece models are a file for both languages, or a folder with "
+            f"source.spm and target.spm."
+        ) from None
+    return load_subwords(folder)
 
 
 class ModelDescription(NamedTuple):

@@ -179,7 +179,7 @@ class TranslationCLI(LightningCLI):
             architecture = ModelConfig(**settings.model)
             if settings.init_from is None:
                 if settings.data.subwords_from is not None:
-                    follow_subwords(settings, find_model(settings.data.subwords_from))
+                    follow_subwords(settings, settings.data.subwords_from)
                 check_joint(architecture, settings.data.subwords)
         else:
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)

@@ -12,7 +12,7 @@ from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import load_subwords
+from seq2seq.model_folder import find_subwords
 
 VALIDATED_EVERY = 1000
 """Steps, where no setting says otherwise."""
@@ -153,9 +153,9 @@ def follow_origin(settings: Namespace, config: ModelConfig, origin: Path) -> Non
     follow_subwords(settings, origin)
 
 
-def follow_subwords(settings: Namespace, origin: Path) -> None:
-    """The same for the settings of subwords, where those in this folder are used."""
-    _follow(settings.data.subwords, SubwordConfig, subword_settings(*load_subwords(origin)))
+def follow_subwords(settings: Namespace, origin: str | Path) -> None:
+    """The same for the settings of subwords, where those that are there are used."""
+    _follow(settings.data.subwords, SubwordConfig, subword_settings(*find_subwords(origin)))
 
 
 def _follow(group: Namespace, kind: type[Any], stored: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.files import read_bytes, read_checkpoint, read_json, weights_in
 from seq2seq.interop.renamed import check_matrices, position_settings, tie
 from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
-from seq2seq.model_folder import SavedModel, model_config
+from seq2seq.model_folder import SENTENCEPIECE, SavedModel, model_config
 from seq2seq.nn.transformer import Transformer
 from seq2seq.nn.weights import network_of
 
@@ -36,7 +36,6 @@ FIELDS = {
 ACTIVATIONS_READ = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"silu": "silu"}
 BIASES = ("_proj.bias", ".fc1.bias", ".fc2.bias")
 SPECIAL = ("pad", "eos", "decoder_start")
-SENTENCEPIECE = ("source.spm", "target.spm")
 WEIGHTS = [
     pattern
     for name, ending in (("model", "safetensors"), ("pytorch_model", "bin"))

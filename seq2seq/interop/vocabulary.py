@@ -10,14 +10,12 @@ from torch import Tensor
 
 from seq2seq.config import BOS_ID, PAD_ID
 from seq2seq.errors import ModelFolderError
-from seq2seq.model_folder import SRC_SUBWORDS, TGT_SUBWORDS
+from seq2seq.model_folder import SENTENCEPIECE, SRC_SUBWORDS, TGT_SUBWORDS
 from seq2seq.text.piece_order import SPECIAL, as_piece, reordered, text_pieces
 from seq2seq.text.subwords import Subwords
 
 MASKED = -1e4
 """Output bias of what no translation may hold: exp of it is 0 in fp32, and it fits into fp16."""
-SENTENCEPIECE = [(SRC_SUBWORDS, TGT_SUBWORDS), ("source.spm", "target.spm")]
-"""Files of SentencePiece models, in a folder of ours and of OPUS-MT."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def pieces_of(serialized: bytes, path: Path) -> list[str]:
 
 def sentencepiece_files(folder: Path) -> tuple[Path, Path]:
     """Of the source and the target: a pair of known names, or the only model that there is."""
-    for src, tgt in SENTENCEPIECE:
+    for src, tgt in ((SRC_SUBWORDS, TGT_SUBWORDS), SENTENCEPIECE):
         if (folder / src).is_file() or (folder / tgt).is_file():
             return folder / src, folder / tgt
     models = [path for path in sorted(folder.glob("*")) if path.suffix in (".model", ".spm")]

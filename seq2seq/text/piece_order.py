@@ -65,6 +65,13 @@ def text_pieces(serialized: bytes) -> dict[str, Piece]:
     return {piece.text: piece for piece in pieces_in(serialized) if piece.kind not in silent}
 
 
+def our_order(serialized: bytes) -> list[str]:
+    """The pieces as we number them: SPECIAL, then the others as they stand. Their own special ones,
+    and control symbols, which no text becomes, have no place in it."""
+    others = (piece for piece in pieces_in(serialized) if piece.kind not in (UNKNOWN, CONTROL))
+    return [*SPECIAL, *(piece.text for piece in others if piece.text not in SPECIAL)]
+
+
 def reordered(serialized: bytes, order: Sequence[str]) -> bytes:
     """A model that segments text as this one, and where the piece order[i] has the id i.
 
@@ -82,10 +89,10 @@ def reordered(serialized: bytes, order: Sequence[str]) -> bytes:
     spells_bytes = any(piece.kind == BYTE for piece in known.values())
 
     def described(text: str) -> Piece:
-        if text in kept:
-            return kept[text]
         if text in SPECIAL:
             return Piece(text, kind=UNKNOWN if text == SPECIAL[UNK_ID] else CONTROL)
+        if text in kept:
+            return kept[text]
         if as_entry(text) != text:
             return Piece(text, kind=USER_DEFINED)
         if len(text) == 1 and not spells_bytes:

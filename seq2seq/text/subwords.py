@@ -14,7 +14,7 @@ import sentencepiece
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.text.normalize import clean
-from seq2seq.text.piece_order import SPECIAL
+from seq2seq.text.piece_order import SPECIAL, our_order, reordered, text_pieces
 from seq2seq.text.sampling import Segment, bpe_sampler, unigram_sampler
 
 SPACE = "\u2581"
@@ -42,19 +42,44 @@ class Subwords:
 
     @classmethod
     def load(cls, path: Path) -> "Subwords":
-        """Read a SentencePiece model; ModelFolderError names a file that is none."""
+        """Read a model that has our ids; ModelFolderError names a file that is none."""
+        subwords = cls._read(path)
+        special = [subwords._model.IdToPiece(i) for i in range(4)] if len(subwords) >= 4 else []
+        if special != SPECIAL:
+            raise ModelFolderError(f"{path} does not begin with <pad>, <unk>, <s>, </s>: {special}")
+        return subwords
+
+    @classmethod
+    def adopt(cls, path: Path) -> "Subwords":
+        """Read any SentencePiece model that marks the beginning of words, and give its pieces our
+        ids; ModelFolderError names a file that is none."""
+        theirs = cls._read(path)
         try:
-            subwords = cls(path.read_bytes())
+            learned = text_pieces(theirs.serialized)
+        except ValueError:
+            raise _damaged(path) from None
+        for piece in learned:
+            if SPACE in piece[1:]:
+                raise ModelFolderError(
+                    f"{path} has the piece {piece!r}, but U+2581 may only begin one; train it with "
+                    f"split_by_whitespace and without treat_whitespace_as_suffix."
+                )
+        if not theirs._model.Normalize("a").startswith(SPACE):
+            raise ModelFolderError(
+                f"{path} does not mark the first word of a text; train it with add_dummy_prefix."
+            )
+        return cls(reordered(theirs.serialized, our_order(theirs.serialized)))
+
+    @classmethod
+    def _read(cls, path: Path) -> "Subwords":
+        try:
+            return cls(path.read_bytes())
         except FileNotFoundError:
             raise ModelFolderError(f"{path} does not exist.") from None
         except OSError as error:
             raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
         except RuntimeError:
-            raise ModelFolderError(f"{path} is damaged: not a SentencePiece model.") from None
-        special = [subwords._model.IdToPiece(i) for i in range(4)] if len(subwords) >= 4 else []
-        if special != SPECIAL:
-            raise ModelFolderError(f"{path} does not begin with <pad>, <unk>, <s>, </s>: {special}")
-        return subwords
+            raise _damaged(path) from None
 
     def __len__(self) -> int:
         return int(self._model.GetPieceSize())
@@ -188,6 +213,10 @@ class Subwords:
         """Ids that stand for what the vocabulary lacks: the unknown subword, and single bytes."""
         bytes_ = (i for i in range(len(self)) if self._model.IsByte(i))
         return frozenset([UNK_ID, *bytes_])
+
+
+def _damaged(path: Path) -> ModelFolderError:
+    return ModelFolderError(f"{path} is damaged: not a SentencePiece model.")
 
 
 def _line(text: str) -> str:

@@ -26,7 +26,7 @@ from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import Lengths, PairStore, lengths_of, store_of
 from seq2seq.data.vocabulary import refuse_other_subwords, subwords_of
 from seq2seq.errors import ConfigError, CorpusError
-from seq2seq.model_folder import find_model, load_subwords
+from seq2seq.model_folder import find_subwords
 from seq2seq.provenance import Corpus, Role
 from seq2seq.text.subwords import Subwords
 
@@ -61,8 +61,9 @@ class CorpusDataModule(pl.LightningDataModule):
             it is 0 on a CPU and 4 on a GPU.
         cache: folder of stored corpora and trained subword models, found again by content.
         seed: of the order of batches and of subword sampling; follows seed_everything.
-        subwords_from: model or run folder whose subwords are used instead of trained ones; those
-            of init_from win.
+        subwords_from: model or run folder whose subwords are used instead of trained ones, or
+            SentencePiece models: a file of both languages, or a folder with source.spm and
+            target.spm; those of init_from win.
     """
 
     src_subwords: Subwords
@@ -293,7 +294,7 @@ class CorpusDataModule(pl.LightningDataModule):
         if hasattr(self, "src_subwords"):
             return
         if self.subwords_from is not None:
-            loaded = load_subwords(find_model(self.subwords_from))
+            loaded = find_subwords(self.subwords_from)
         else:
             self._open_stores()
             loaded = subwords_of(self.stores, self.subwords, self.cache)

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import sentencepiece
@@ -223,16 +223,72 @@ def test_a_missing_model_and_a_folder_in_its_place_are_named(tmp_path: Path) -> 
         Subwords.load(tmp_path)
 
 
+def others(path: Path, **settings: Any) -> sentencepiece.SentencePieceProcessor:
+    """A model as SentencePiece trains it when it is not told of our ids."""
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(TEXTS), model_writer=file, minloglevel=2, **settings
+        )
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
 def test_a_model_with_other_special_ids_is_named_and_its_first_tokens_shown(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "foreign.model"
-    with path.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=iter(TEXTS), model_writer=file, vocab_size=40, minloglevel=2
-        )
+    others(path, vocab_size=40)
     with pytest.raises(ModelFolderError, match=rf"{path} .*<pad>.*\['<unk>', '<s>', '</s>'"):
         Subwords.load(path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"vocab_size": 40},
+        {"vocab_size": 300, "model_type": "bpe", "byte_fallback": True},
+        {"vocab_size": 20, "model_type": "char", "pad_id": 3},
+        {"vocab_size": 42, "bos_id": -1, "user_defined_symbols": ["<pad>", "kare.", ">>x<<"]},
+        {"vocab_size": 40, "control_symbols": ["<2de>"], "unk_piece": "?", "eos_piece": "[end]"},
+    ],
+    ids=str,
+)
+def test_any_sentencepiece_model_cuts_text_as_it_did_and_gets_our_ids(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    path = tmp_path / "own.model"
+    theirs, ours = others(path, **settings), Subwords.adopt(path)
+    assert ours.pieces(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
+    for text in TEXTS[:40]:
+        assert ours.pieces(ours.encode(text)) == theirs.EncodeAsPieces(text)
+        assert ours.decode(ours.encode(text)) == text
+    special = {PAD_ID, BOS_ID, EOS_ID}
+    assert not special & set(ours.encode("kare <pad> <s> </s> <2de> tosu"))
+    kept = theirs.GetPieceSize() - sum(map(theirs.IsControl, range(theirs.GetPieceSize()))) - 1
+    named = "<pad>" in settings.get("user_defined_symbols", [])
+    assert len(ours) == 4 + kept - named
+
+
+def test_a_model_that_has_our_ids_is_adopted_as_it_is(tmp_path: Path, subwords: Subwords) -> None:
+    path = tmp_path / "own.model"
+    path.write_bytes(subwords.serialized)
+    assert Subwords.adopt(path).serialized == subwords.serialized
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({"add_dummy_prefix": False}, "add_dummy_prefix"),
+        ({"treat_whitespace_as_suffix": True}, "without treat_whitespace_as_suffix"),
+        ({"split_by_whitespace": False, "vocab_size": 150}, "split_by_whitespace"),
+    ],
+)
+def test_a_model_that_does_not_mark_where_words_begin_is_refused_with_what_trains_one(
+    tmp_path: Path, settings: dict[str, Any], advice: str
+) -> None:
+    path = tmp_path / "own.model"
+    others(path, **{"vocab_size": 40, **settings})
+    with pytest.raises(ModelFolderError, match=rf"^{path} .*{advice}"):
+        Subwords.adopt(path)
 
 
 def test_what_the_vocabulary_lacks_is_unlearned_and_nothing_else_is() -> None:

@@ -3,11 +3,20 @@
 from pathlib import Path
 
 import pytest
+import sentencepiece
 import torch
 import yaml
 from small_runs import Run, settings
 
 from seq2seq.model_folder import load_model
+from seq2seq.text.piece_order import SPECIAL
+from seq2seq.text.subwords import SPACE
+
+
+def without(group: str, words: list[object]) -> list[object]:
+    """The command line without the settings of a group."""
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return [part for pair in pairs if not str(pair[0]).startswith(group) for part in pair]
 
 
 def test_a_fit_starts_with_the_weights_subwords_and_languages_of_the_model(
@@ -34,11 +43,8 @@ def test_the_configuration_of_a_fit_from_a_model_tells_of_that_model(
     corpus: Path, run: Run
 ) -> None:
     assert run("fit", *settings(trainer__max_steps=1)) == 0
-    words = settings(run="tuned", init_from="run", trainer__max_steps=1)
-    pairs = list(zip(words[::2], words[1::2], strict=True))
-    unsaid = ("--model.", "--data.subwords.")
-    left = [pair for pair in pairs if not str(pair[0]).startswith(unsaid)]
-    assert run("fit", *(part for pair in left for part in pair)) == 0
+    tuned = settings(run="tuned", init_from="run", trainer__max_steps=1)
+    assert run("fit", *without("--model.", without("--data.subwords.", tuned))) == 0
     first, second = (yaml.safe_load(Path(x, "config.yaml").read_text()) for x in ("run", "tuned"))
     assert second["model"] == first["model"]
     sizes = {f"{side}_vocab_size": len(load_model("run").src_subwords) for side in ("src", "tgt")}
@@ -53,10 +59,8 @@ def test_another_network_is_trained_with_the_subwords_of_a_model(
     assert run("fit", *settings(trainer__max_steps=1)) == 0
     (corpus / "train.src").write_text("ba de\n" * 50)
     (corpus / "train.tgt").write_text("de ba\n" * 50)
-    words = settings(run="wide", data__subwords_from="run", model__d_model=64, trainer__max_steps=1)
-    pairs = zip(words[::2], words[1::2], strict=True)
-    wider = [pair for pair in pairs if not str(pair[0]).startswith("--data.subwords.")]
-    assert run("fit", *(part for pair in wider for part in pair)) == 0
+    wide = settings(run="wide", data__subwords_from="run", model__d_model=64, trainer__max_steps=1)
+    assert run("fit", *without("--data.subwords.", wide)) == 0
     first, second = load_model("run"), load_model("wide")
     assert first.fingerprints == second.fingerprints
     assert second.network.config.d_model == 64
@@ -70,6 +74,52 @@ def test_another_network_is_trained_with_the_subwords_of_a_model(
         run("fit", *settings(run="bpe", data__subwords_from="run", data__subwords__kind="bpe")) == 2
     )
     assert "data.subwords.kind=bpe differs from unigram in run" in capsys.readouterr().err
+
+
+def own_subwords(path: str, *corpora: str) -> list[str]:
+    """Train SentencePiece as it is, with its own ids -> all pieces that text can become."""
+    text = [line for corpus in corpora for line in Path(corpus).read_text().splitlines()]
+    with Path(path).open("wb") as file:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(text), model_writer=file, vocab_size=20, minloglevel=2
+        )
+    model = sentencepiece.SentencePieceProcessor(model_file=path)
+    return [model.IdToPiece(i) for i in range(3, len(model))]
+
+
+def test_a_network_is_trained_with_a_sentencepiece_model_of_ones_own(
+    corpus: Path, run: Run
+) -> None:
+    pieces = own_subwords("own.model", "train.src", "train.tgt")
+    own = settings(data__subwords_from="own.model", trainer__max_steps=1)
+    assert run("fit", *without("--data.subwords.", own)) == 0
+    model = load_model("run")
+    assert model.src_subwords.pieces(range(len(model.src_subwords))) == [*SPECIAL, *pieces]
+    assert model.fingerprints[0] == model.fingerprints[1]
+    stored = yaml.safe_load(Path("run/config.yaml").read_text())["data"]
+    assert stored["subwords_from"] == "own.model"
+    assert stored["subwords"]["src_vocab_size"] == len(pieces) + 4
+    assert run("fit", "--run", "run", "--ckpt_path", "last", "--trainer.max_steps", 2) == 0
+    Path("own.model").unlink()
+    assert run("test", "--run", "run") == 0
+
+
+def test_a_network_is_trained_with_a_sentencepiece_model_for_each_language(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "train.tgt").write_text((corpus / "train.tgt").read_text().upper())
+    sides = [own_subwords("source.spm", "train.src"), own_subwords("target.spm", "train.tgt")]
+    assert not set(sides[0]) & set(sides[1]) - {SPACE}
+    own = without("--data.subwords.", settings(data__subwords_from=".", trainer__max_steps=1))
+    assert run("fit", *own) == 2
+    assert "model.tie" in capsys.readouterr().err
+    assert run("fit", *own, "--model.tie", "target-output") == 0
+    model = load_model("run")
+    for subwords, pieces in zip((model.src_subwords, model.tgt_subwords), sides, strict=True):
+        assert subwords.pieces(range(len(subwords))) == [*SPECIAL, *pieces]
+    Path("target.spm").unlink()
+    assert run("fit", *own, "--run", "other", "--model.tie", "none") == 2
+    assert "target.spm does not exist" in capsys.readouterr().err
 
 
 def test_the_subwords_of_the_model_that_a_fit_starts_from_win(corpus: Path, run: Run) -> None:
