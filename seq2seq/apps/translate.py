@@ -164,6 +164,45 @@ def _line_count(path: str | None) -> int | None:
         return None
 
 
+class Finish:
+    """What is done with the translations of some lines when they are there."""
+
+    def __init__(
+        self, args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
+    ) -> None:
+        self.translator, self.output, self.sample = translator, output, sample
+        self.required = Requirements.of(args)
+        self.choose = mbr.chooser(args, translator.config)
+        self.asked = Asked(args.token_scores, args.alignment)
+        self.write, self.n_best = WRITERS[output_format(args)], args.n_best
+        self.split = 0
+        """Lines that were too long for one search."""
+        self.first: list[tuple[str, Translation]] = []
+        """Sentences of which attention may be drawn."""
+
+    def __call__(self, lines: list[tuple[Line, list[Translation]]]) -> None:
+        chosen = [(line, self.choose(found, not line.sentence.terms)) for line, found in lines]
+        told = tell(self.translator, chosen, self.asked)
+        for (line, best), (_, found), fields in zip(chosen, lines, told, strict=True):
+            self.output.write(self.write(self.output.done, line, fields, self.n_best))
+            self.sample.see(self.output.done, line.sentence, found[0])
+            self.split += found[0].pieces > 1
+            self.required.see(line.sentence, best[0].text)
+            whole = clean(line.sentence.text) and best[0].pieces == 1
+            if whole and len(self.first) < MOST_SENTENCES:
+                self.first.append((line.sentence.text, best[0]))
+
+    def tell(self) -> None:
+        """On stderr, of all lines together."""
+        self.required.tell()
+        if self.split:
+            print(
+                f"lines of more than {self.translator.max_length} subwords, which were split: "
+                f"{self.split} (see --max-length and --too-long)",
+                file=sys.stderr,
+            )
+
+
 def _translate(
     args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
 ) -> list[tuple[str, "Translation"]]:
@@ -173,56 +212,34 @@ def _translate(
             f"--attention {args.attention} draws the first sentences, which are finished; leave it "
             f"out, `seq2seq plot --attention` draws them from the output."
         )
-    name = args.input or "standard input"
-    read = READERS[args.input_format or format_of(args.input)]
-    numbered = enumerate(_lines(args.input, output.done), start=output.done + 1)
-    required = Requirements.of(args)
-    given: Iterator[Line] = (
-        required.of_line(read(text, f"{name} line {number}")) for number, text in numbered
-    )
-    if args.prefix is not None:
-        given = begun_with(args.prefix, given, name, output.done)
-    lines, again = tee(given)
-    choose = mbr.chooser(args, translator.config)
-    asked, writer = Asked(args.token_scores, args.alignment), WRITERS[output_format(args)]
+    finish = Finish(args, translator, output, sample)
+    lines, again = tee(_given(args, finish.required, output.done))
+    sentences = (line.sentence for line in lines)
     shown = sys.stderr.isatty()
     total = _line_count(args.input) if shown else None
-    longer, drawn = 0, list[tuple[str, Translation]]()
     bar = tqdm(total=total, initial=output.done, unit="line", disable=not shown)
-
-    def finish(part: list[tuple[Line, list[Translation]]]) -> None:
-        nonlocal longer
-        chosen = [(line, choose(found, not line.sentence.terms)) for line, found in part]
-        told = tell(translator, chosen, asked)
-        for (line, best), (_, found), fields in zip(chosen, part, told, strict=True):
-            output.write(writer(output.done, line, fields, args.n_best))
-            sample.see(output.done, line.sentence, found[0])
-            longer += found[0].pieces > 1
-            required.see(line.sentence, best[0].text)
-            whole = clean(line.sentence.text) and best[0].pieces == 1
-            if whole and len(drawn) < MOST_SENTENCES:
-                drawn.append((line.sentence.text, best[0]))
-        bar.update(len(part))
-
-    sentences = (line.sentence for line in lines)
     with bar, closing(translator.stream(sentences, first=output.done + 1)) as stream:
         part: list[tuple[Line, list[Translation]]] = []
         try:
             for found, line in zip(stream, again, strict=True):
                 part.append((line, found))
-                if len(part) == LOOKED_AT or asked == Asked():
+                if len(part) == LOOKED_AT or finish.asked == Asked():
                     ready, part = part, []  # what interrupts it must not write it twice
                     finish(ready)
+                    bar.update(len(ready))
         finally:
             finish(part)
-    required.tell()
-    if longer:
-        print(
-            f"lines of more than {translator.max_length} subwords, which were split: {longer} "
-            f"(see --max-length and --too-long)",
-            file=sys.stderr,
-        )
-    return drawn
+    finish.tell()
+    return finish.first
+
+
+def _given(args: argparse.Namespace, required: Requirements, skipped: int) -> Iterator[Line]:
+    """What is to be translated, without the first lines, with what a translation must hold."""
+    name = args.input or "standard input"
+    read = READERS[args.input_format or format_of(args.input)]
+    numbered = enumerate(_lines(args.input, skipped), start=skipped + 1)
+    given = (required.of_line(read(text, f"{name} line {number}")) for number, text in numbered)
+    return given if args.prefix is None else begun_with(args.prefix, given, name, skipped)
 
 
 def _draw(path: Path, translator: "Translator", drawn: list[tuple[str, "Translation"]]) -> None:
