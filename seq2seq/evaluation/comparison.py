@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from seq2seq.evaluation.differences import Differences, differences
 from seq2seq.evaluation.metrics import new_bleu
@@ -86,32 +87,18 @@ def compare_in_depth(
     words are counted in the first references. Groups are scored by the first metric.
     """
 
-    def scores(
-        systems: Mapping[str, Sequence[str]],
-        references: Sequence[Sequence[str]],
-        metrics: Sequence[str],
-        paired: str,
-    ) -> list[SystemScore]:
-        return compare(
-            systems,
-            references,
-            target_lang,
-            metrics,
-            lowercase=lowercase,
-            paired=paired,
-            resamples=resamples,
-        )
+    score = partial(compare, target_lang=target_lang, lowercase=lowercase, resamples=resamples)
 
     def grouping(title: str, members: Mapping[str, Sequence[int]]) -> Grouping:
         groups = [
             Group(
                 label,
                 len(lines),
-                scores(
+                score(
                     {name: [each[n] for n in lines] for name, each in systems.items()},
                     [[each[n] for n in lines] for each in references],
-                    metrics[:1],
-                    "bootstrap",  # for the intervals: a group is too small for tests
+                    metrics=metrics[:1],
+                    paired="bootstrap",  # for the intervals: a group is too small for tests
                 ),
             )
             for label, lines in members.items()
@@ -135,7 +122,7 @@ def compare_in_depth(
         references=len(references),
         test=how_tested(paired, resamples),
         sure=SURE[paired],
-        scores=scores(systems, references, metrics, paired),
+        scores=score(systems, references, metrics=metrics, paired=paired),
         groupings=[
             grouping(f"Length of the {of}, in {unit}", by_length(lengths)),
             grouping(f"{rare.capitalize()}, in the reference", by_rare_words(words, seen, below)),
