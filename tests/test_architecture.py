@@ -72,7 +72,7 @@ LIBRARIES = {
     "google":            "interop.onnx",
     "sacrebleu":         "evaluation",
     "safetensors":       "model_folder model_facts interop.huggingface interop.huggingface_source",
-    "yaml":              "model_card interop.joeynmt_source apps.experiment",
+    "yaml":              "model_card interop.joeynmt_source apps.trials",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
     "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.apps import experiment
+from seq2seq.apps import trials
 from seq2seq.cli import main
 
 FILES = "test.de", "test2.de", "test.en", "train.de"
@@ -64,8 +64,8 @@ def test_every_experiment_is_planned_as_written(
 ) -> None:
     """Without training: tests/apps/test_experiment.py does that."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(experiment, "_child", make_run)
-    monkeypatch.setattr(experiment, "test_sets", lambda config: {})
+    monkeypatch.setattr(trials, "_child", make_run)
+    monkeypatch.setattr(trials, "test_sets", lambda config: {})
     for name in ("base.yaml", "wide.yaml"):
         Path(name).write_text("# a configuration\n")
     for words in commands("experiment"):

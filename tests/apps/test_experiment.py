@@ -9,13 +9,13 @@ from statistics import mean, stdev
 import pytest
 from test_export import save_tiny_model
 
-from seq2seq.apps import experiment
+from seq2seq.apps import trials
 from seq2seq.cli import main
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.evaluation.significance import MOST_LINES
 
-TEST_SETS = experiment.test_sets
+TEST_SETS = trials.test_sets
 REFERENCES = [f"line {n} of the test set" for n in range(12)]
 
 
@@ -58,8 +58,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
     for name in ("base", "good"):
         Path(f"{name}.yaml").write_text(f"# {name}\n")
     fake = FakeCommands()
-    monkeypatch.setattr(experiment, "_child", fake)
-    monkeypatch.setattr(experiment, "test_sets", lambda config: {})
+    monkeypatch.setattr(trials, "_child", fake)
+    monkeypatch.setattr(trials, "test_sets", lambda config: {})
     return fake
 
 
@@ -213,7 +213,7 @@ def test_every_configuration_is_read_before_anything_runs(
     expected: str,
 ) -> None:
     monkeypatch.setattr(
-        experiment, "test_sets", lambda config: TEST_SETS(config) if config.stem == "good" else {}
+        trials, "test_sets", lambda config: TEST_SETS(config) if config.stem == "good" else {}
     )
     for name, content in (("a", "one\ntwo\n"), ("b", "eins\nzwei\n"), ("c", "eins\n")):
         Path(name).write_text(content)
@@ -235,9 +235,9 @@ def test_languages_that_a_configuration_leaves_open_are_those_of_its_origin() ->
         Path(f"stem.{language}").write_text(text)
     given = Path("base.yaml")
     given.write_text("{init_from: origin, data: {test: {set: {path: stem}}}}")
-    assert TEST_SETS(given) == {"set": experiment.TestSet("de", ["eins"])}
+    assert TEST_SETS(given) == {"set": trials.TestSet("de", ["eins"])}
     given.write_text("{init_from: origin, data: {tgt_lang: fr, test: {set: {path: stem}}}}")
-    assert TEST_SETS(given) == {"set": experiment.TestSet("fr", ["un"])}
+    assert TEST_SETS(given) == {"set": trials.TestSet("fr", ["un"])}
     given.write_text("{init_from: nowhere, data: {test: {set: {path: stem}}}}")
     with pytest.raises(ConfigError, match="init_from: nowhere does not exist"):
         TEST_SETS(given)
@@ -251,7 +251,7 @@ def test_more_resamples_than_memory_has_room_for_are_refused_before_anything_run
     trained: bool,
 ) -> None:
     monkeypatch.setattr(
-        experiment, "test_sets", lambda config: {"set": experiment.TestSet("de", REFERENCES)}
+        trials, "test_sets", lambda config: {"set": trials.TestSet("de", REFERENCES)}
     )
     if trained:
         assert call("--seeds", "1") == 0
@@ -340,9 +340,9 @@ def test_different_test_sets_of_one_name_are_refused_before_anything_runs(
     commands: FakeCommands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        experiment,
+        trials,
         "test_sets",
-        lambda config: {"set": experiment.TestSet("de", [f"a line of {config.stem}"])},
+        lambda config: {"set": trials.TestSet("de", [f"a line of {config.stem}"])},
     )
     assert call("--seeds", "1") == 2
     expected = "data.test: set is another test set for good.yaml than for base.yaml"
@@ -359,9 +359,7 @@ def test_a_test_set_that_is_not_the_one_of_a_run_that_is_done_is_refused(
 ) -> None:
     assert main(["experiment", "base.yaml", "--seeds", "1", "--resamples", "50"]) == 0
     same = [line for line in REFERENCES if not others] + others
-    monkeypatch.setattr(
-        experiment, "test_sets", lambda config: {"set": experiment.TestSet("de", same)}
-    )
+    monkeypatch.setattr(trials, "test_sets", lambda config: {"set": trials.TestSet("de", same)})
     commands.seen.clear()
     assert call("--seeds", "1") == (2 if others else 0)
     refused = "data.test: set is another test set for good.yaml than for base, seed 1"
