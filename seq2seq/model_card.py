@@ -58,6 +58,13 @@ def model_card(
     return f"---\n{_yaml(header)}---\n\n" + "\n\n".join(sections) + "\n"
 
 
+def license_in(card: Path) -> str | None:
+    """The licence that a model card names; None where it names none, or where there is no card."""
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    named = front_matter(text).get("license")
+    return named if isinstance(named, str) else None
+
+
 def front_matter(card: str) -> dict[str, Any]:
     """What stands between the first two lines of dashes; empty if it is no YAML mapping."""
     found = re.match(r"---\n(.*?\n)---\s*\n", card, re.DOTALL)

@@ -37,8 +37,8 @@ from seq2seq.data.lines import read_lines, refuse_pipe
 from seq2seq.data.origin import terms_beside
 from seq2seq.data.output import Output, write
 from seq2seq.errors import ConfigError
-from seq2seq.model_card import quoted
-from seq2seq.provenance import terms_paths
+from seq2seq.model_card import license_in, quoted
+from seq2seq.provenance import CARD, terms_paths
 from seq2seq.text.normalize import clean
 
 if TYPE_CHECKING:
@@ -129,18 +129,25 @@ def _corpus(args: argparse.Namespace) -> tuple[CorpusFiles, dict[str, str]]:
 
 
 def _terms(args: argparse.Namespace) -> str:
-    """What the output is made of, and the terms beside the corpus."""
+    """What the output is made of, the licences of the models, and the terms beside the corpus."""
     found: list[Path] | str = [Path(args.corpus[0])]
     if not _only_sources(args.corpus):
         files, codes = _corpus(args)
         found = sources(files, **codes)
-    corpus, models = (
-        " and ".join(f"`{each}`" for each in part)
-        for part in (args.corpus, [args.model, *args.ensemble, *filter(None, [args.rerank])])
-    )
-    made = f"What `seq2seq distill` made of {corpus} with {models}."
+    corpus = " and ".join(f"`{each}`" for each in args.corpus)
+    made = f"What `seq2seq distill` made of {corpus} with {' and '.join(_models(args))}."
     beside = terms_beside([] if isinstance(found, str) else found)
     return "\n\n".join([made, *quoted(beside)]) + "\n"
+
+
+def _models(args: argparse.Namespace) -> Iterator[str]:
+    """Each model, with the licence that its card names."""
+    from seq2seq.interop.targets import find
+
+    others = [*args.ensemble, *filter(None, [args.rerank])]
+    for model, engine in [(args.model, args.engine), *((each, "native") for each in others)]:
+        license = license_in(find(model, engine) / CARD)
+        yield f"`{model}`" + (f" (licence: {license})" if license else "")
 
 
 def _distill(

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from seq2seq.config import one_of
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.formats import SOURCES
-from seq2seq.model_card import front_matter
+from seq2seq.model_card import license_in
 from seq2seq.model_folder import SavedModel, find_model, read_description
 from seq2seq.provenance import CARD, File, Provenance, sha256_of
 
@@ -59,8 +59,7 @@ def _provenance(path: Path, name: str, weights: Sequence[Path]) -> Provenance:
     files: list[File] = [{"path": str(each), "sha256": sha256_of(each)} for each in weights]
     known: Provenance = {"parent": {"path": str(path), "format": name, "files": files}}
     card = (path if path.is_dir() else path.parent) / CARD
-    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    if isinstance(license := front_matter(text).get("license"), str):
+    if (license := license_in(card)) is not None:
         known["license"] = license
     return known
 

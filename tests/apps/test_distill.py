@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,7 +106,7 @@ def test_it_is_a_corpus_to_train_on() -> None:
     assert [tuple(pair) for pair in pairs] == [row[:2] for row in found]
 
 
-def test_the_terms_of_the_corpus_go_with_it_also_from_hand_to_hand(here: Path) -> None:
+def test_the_terms_of_corpus_and_models_go_with_it_also_from_hand_to_hand(here: Path) -> None:
     (here / "data").mkdir()
     for name in ("train.en", "train.de"):
         (here / name).rename(here / "data" / name)
@@ -116,14 +117,14 @@ def test_the_terms_of_the_corpus_go_with_it_also_from_hand_to_hand(here: Path) -
         "What `seq2seq distill` made of `data/train` with `teacher`.\n\n"
         "`data/SOURCE.md` says:\n\n> # words\n>\n> **Licence**: CC BY 2.0\n"
     )
-    assert (
-        distill("out.tsv", "--ensemble", "teacher", "--rerank", "teacher", "--output", "more.tsv")
-        == 0
-    )
+    shutil.copytree("teacher", "other")
+    (here / "other/README.md").write_text("---\nlicense: cc-by-4.0\n---\n")
+    words = ["--ensemble", "other", "--rerank", "teacher", "--output", "more.tsv"]
+    assert distill("out.tsv", *words) == 0
     second = Path("more.tsv.SOURCE.md").read_text()
-    assert (
-        "made of `out.tsv` with `teacher` and `teacher` and `teacher`.\n\n`out.tsv.SOURCE.md` says:"
-        in second
+    assert second.startswith(
+        "What `seq2seq distill` made of `out.tsv` with `teacher` and `other` (licence: cc-by-4.0) "
+        "and `teacher`.\n\n`out.tsv.SOURCE.md` says:"
     )
     assert "\n> > **Licence**: CC BY 2.0\n" in second
     assert distill("data/train.en", "--output", "sources.tsv") == 0
