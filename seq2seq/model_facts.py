@@ -11,13 +11,7 @@ from safetensors import safe_open
 
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_card import model_card
-from seq2seq.model_folder import (
-    EXPORTED,
-    WEIGHTS,
-    find_model,
-    read_description,
-    reading_weights,
-)
+from seq2seq.model_folder import EXPORTED, WEIGHTS, find_model, read_description, reading_weights
 from seq2seq.provenance import (
     CARD,
     PROVENANCE,

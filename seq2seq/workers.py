@@ -133,8 +133,7 @@ def _answer_all(connection: Connection, make: Callable[[], Engine], threads: int
 
 
 def default_workers(size: int, device: str) -> int:
-    """For so many bytes of text: on a CPU one for each thread of torch, if that pays for
-    their start.
+    """For so many bytes of text: on a CPU one for each thread of torch, if their start is worth it.
 
     Measured on two cores with a small model: two processes of one thread translate 9 % (beam 5) or
     38 % (greedy search) faster than one of two, but start later: 60 kB take 8.0 s instead of 7.2 in

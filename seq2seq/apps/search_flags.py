@@ -46,7 +46,7 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         "--max-length-ratio",
         metavar="X",
         type=float,
-        help="most subwords of a translation for each one of its line (default: 2)",
+        help="most subwords of a translation for each subword of its line (default: 2)",
     )
     flag("--max-length-offset", metavar="N", type=int, help="so many more (default: 10)")
     flag("--no-repeat-ngram", metavar="N", type=int, help="no N subwords in a row twice")

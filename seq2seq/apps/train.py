@@ -317,7 +317,7 @@ def _quiet_lightning() -> None:
         ".*Checkpoint directory .* exists and is not empty.*",  # so it is when a run goes on
         ".*callbacks used to create the checkpoint.*",  # a test has no use for those of a fit
         r".*isinstance\(treespec, LeafSpec\).*",
-        ".*recommended to use `self.log.*sync_dist=True.*",  # they are of all
+        ".*recommended to use `self.log.*sync_dist=True.*",  # what is logged is of all processes
     ):
         warnings.filterwarnings("ignore", pattern)
 

@@ -99,10 +99,8 @@ def files_of(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> l
 def read_pairs(
     files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "", errors: Errors = "strict"
 ) -> Iterator[Pair]:
-    """The same, and no error where none has text on both sides.
-
-    `errors` is of the lines in one file with both sides.
-    """
+    """As `stream_pairs`, but no error where none has text on both sides. `errors` is for the lines
+    of a file that has both sides."""
     fields = {"src_field": files.src_field, "tgt_field": files.tgt_field}
     sides = Sides(src_lang=src_lang, tgt_lang=tgt_lang, **fields)
     if files.path is not None and files.path.startswith(HUGGING_FACE):

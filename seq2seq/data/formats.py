@@ -1,9 +1,9 @@
 """File formats of corpora, told by their suffix: one reader each.
 
 A reader yields the pairs of a file in the file's order and in constant memory (a PO file, never
-large, is held whole). What is wrong with a line of TSV or JSONL is an error if errors are strict;
-otherwise a line that is no pair is one without translation. A new format is one function and one
-line in READERS.
+large, is held whole). If errors are not strict, TSV and JSONL take what is not UTF-8, and a line
+without a tab, or that is no JSON, is a source without translation. A new format is one function and
+one line in READERS.
 """
 
 import json

@@ -105,8 +105,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention (Q from here, K and V from the memory), feed-forward.
 
-    forward: x (..., D) in its layout, cache, positions (R, T), visible, used, source
-        -> (..., D)
+    forward: x (..., D) in its layout, cache, positions (R, T), visible, used, source -> (..., D)
     Query t of a row sees its row's positions 0 .. positions[t], as `visible` says
     (`DecoderState.visible`): that is the causal mask, in training, evaluation and step-by-step
     decoding alike; `source` says what is seen of the memory. A list `cross_weights` gets the

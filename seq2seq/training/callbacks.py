@@ -107,7 +107,8 @@ class BestModelFolder(Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         assert isinstance(module, TranslationModule)
-        if checkpoint["callbacks"].get(self.state_key, {"best": None})["best"] is not None:
+        state = checkpoint["callbacks"].get(self.state_key, {})
+        if state.get("best") is not None:
             check_yardstick(module.yardstick, checkpoint, str(trainer.ckpt_path))
 
     def state_dict(self) -> dict[str, Any]:
@@ -167,7 +168,7 @@ class LastValidation(Callback):
             loop = trainer.fit_loop
             loop.min_epochs = loop.epoch_loop.min_steps = None  # which would put the stop off
         if trainer.should_stop:
-            trainer.check_val_every_n_epoch = None
+            trainer.check_val_every_n_epoch = None  # which would leave some epochs out
 
 
 class Patience(EarlyStopping):
