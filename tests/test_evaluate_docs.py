@@ -1,7 +1,5 @@
 """Every command of docs/evaluate.md runs, and between them they show every flag."""
 
-import argparse
-import importlib
 import random
 import re
 import shlex
@@ -9,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_flags import flags_of
 
 from seq2seq.apps import trials
 from seq2seq.cli import main
@@ -25,15 +24,9 @@ def commands(verb: str) -> list[list[str]]:
     return [words for words in found if words[:2] == ["seq2seq", verb]]
 
 
-def flags(verb: str) -> set[str]:
-    parser = argparse.ArgumentParser()
-    importlib.import_module(f"seq2seq.apps.{verb}").add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help"}
-
-
 @pytest.mark.parametrize("verb", ["evaluate", "experiment"])
 def test_every_flag_is_in_a_command(verb: str) -> None:
-    assert flags(verb) <= {word for words in commands(verb) for word in words}
+    assert flags_of(verb) <= {word for words in commands(verb) for word in words}
 
 
 def test_every_evaluation_runs(

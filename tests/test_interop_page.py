@@ -1,14 +1,13 @@
 """What docs/interop.md says to type does what it says."""
 
-import argparse
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from command_flags import flags_of
 from test_translator import TEXTS, random_network, subwords
 
-from seq2seq.apps import export
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig
 from seq2seq.interop.formats import TARGETS
@@ -47,10 +46,7 @@ def test_the_commands_and_the_python_run_as_written(
 
 
 def test_every_flag_target_and_type_is_on_the_page() -> None:
-    parser = argparse.ArgumentParser()
-    export.add_arguments(parser)
-    flags = {flag for action in parser._actions for flag in action.option_strings}
-    assert all(flag in PAGE for flag in flags - {"-h", "--help"})
+    assert all(flag in PAGE for flag in flags_of("export"))
     for name in TARGETS:
         assert f"pip install 'seq2seq-lightning[{name}]'" in PAGE
         assert all(f"`{each}`" in PAGE for each in target(name).QUANTIZATIONS)

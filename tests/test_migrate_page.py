@@ -1,7 +1,5 @@
 """Commands, settings, flags and defaults that docs/migrate.md calls ours are ours."""
 
-import argparse
-import importlib
 import io
 import re
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command_flags import flags_of
 
 from seq2seq.cli import LIGHTNING_VERBS, VERBS, main
 
@@ -46,9 +45,7 @@ def defaults() -> dict[str, Any]:
 def flags(verb: str) -> set[str]:
     if verb in LIGHTNING_VERBS:
         return {f"--{name}" for name in defaults()}
-    parser = argparse.ArgumentParser()
-    importlib.import_module(f"seq2seq.apps.{verb}").add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings}
+    return flags_of(verb)
 
 
 def wrong_settings(cell: str) -> list[str]:

@@ -1,14 +1,13 @@
 """What docs/models.md says to type does what it says."""
 
-import argparse
 import re
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
+from command_flags import flags_of
 
-from seq2seq.apps import info
 from seq2seq.cli import main
 
 PAGE = (Path(__file__).parents[1] / "docs/models.md").read_text(encoding="utf-8")
@@ -51,7 +50,4 @@ def test_the_commands_run_as_written_and_the_folder_holds_what_is_listed(
 
 
 def test_every_flag_is_on_the_page() -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    info.add_arguments(parser)
-    flags = {flag for action in parser._actions for flag in action.option_strings}
-    assert flags <= {word for command in COMMANDS for word in command.split()}
+    assert flags_of("info") <= {word for command in COMMANDS for word in command.split()}

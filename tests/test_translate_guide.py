@@ -1,15 +1,14 @@
 """Every command of docs/translate.md runs; with those of the other guides they show every flag."""
 
-import argparse
 import gzip
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from command_flags import flags_of
 from test_translator import TEXTS, random_network, subwords
 
-from seq2seq.apps.translate import add_arguments
 from seq2seq.cli import main
 from seq2seq.model_folder import SavedModel, save_model
 
@@ -53,10 +52,7 @@ def test_every_command_writes_a_translation_of_every_line(
 
 
 def test_the_guides_show_every_flag() -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    add_arguments(parser)
-    flags = {flag for action in parser._actions for flag in action.option_strings}
     guides = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
     commands = re.findall(r"^seq2seq translate (.*)$", guides.replace("\\\n", " "), re.MULTILINE)
     shown = {word for command in commands for word in shlex.split(command) if word[:2] == "--"}
-    assert shown == flags
+    assert shown == flags_of("translate")

@@ -75,13 +75,35 @@ def interrupted_at(sentence: str) -> Callable[[Search], Search]:
     return fault
 
 
-def test_settings_of_speed_have_no_say_in_what_is_written(here: Path) -> None:
-    expected = translated(here)
+def test_settings_of_speed_have_no_say_in_what_is_written_and_may_change_with_resume(
+    here: Path,
+) -> None:
+    expected, good = translated(here), (here / "in").read_bytes()
     assert expected.count(b"\n") == len(LINES)
     for arguments in (["--batch-tokens", "1"], ["--workers", "1"], ["--verify", "3"]):
         assert translated(here, *arguments) == expected
-    assert same_translations(Namespace(sample=True, engine="native")) >= {"batch_tokens", "workers"}
-    assert not same_translations(Namespace(sample=True, engine="huggingface"))
+        stop_after(here, b"".join(good.splitlines(keepends=True)[:3]))
+        (here / "in").write_bytes(good)
+        assert translate("--output", "out", "--resume", *arguments) == 0
+        assert (here / "out").read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "sample", "free"),
+    [
+        ("native", True, True),
+        ("onnx", True, True),
+        ("ctranslate2", False, True),
+        ("ctranslate2", True, False),
+        ("huggingface", True, False),
+    ],
+)
+def test_settings_of_speed_may_not_change_where_samples_are_drawn_for_a_batch(
+    engine: str, sample: bool, free: bool
+) -> None:
+    same = same_translations(Namespace(sample=sample, engine=engine))
+    assert {"batch_tokens", "device", "workers"} & same == same
+    assert bool(same) == free
 
 
 @pytest.mark.parametrize("n_best", [1, 2])

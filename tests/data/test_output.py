@@ -4,15 +4,14 @@ import fcntl
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import room_for
 
 from seq2seq.data import output
 from seq2seq.data.output import check_output, open_output
@@ -45,17 +44,6 @@ def stop_after(rows: list[list[str]], path: Path) -> None:
         for each in rows:
             output.write(each)
         raise ZeroDivisionError
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """In any one file, as if the disk were full after so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_file_written_at_once_is_whole_or_the_one_before(tmp_path: Path) -> None:

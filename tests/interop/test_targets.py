@@ -1,8 +1,6 @@
 """Every setting of every architecture: the other library says what we say, or is told why not."""
 
-import argparse
 import dataclasses
-import importlib
 import json
 import re
 import sys
@@ -11,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from command_flags import flags_of
 from every_option import opened, options, random_model
+from full_disk import room_for
 
 from seq2seq.cli import VERBS, main
 from seq2seq.config import ModelConfig, SearchConfig
@@ -67,15 +67,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """There is room for every file but those of weights."""
-    resource = pytest.importorskip("resource")
     save_model(random_model(d_model=48, ff_dim=96), tmp_path / "model")
     words = ["export", str(tmp_path / "model"), "--to", name, str(tmp_path / "out")]
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
-    try:
+    with room_for(30_000):
         status = main(words)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     (line,) = capsys.readouterr().err.splitlines()
     assert status == 2
     assert re.match("error: .*File too large", line)
@@ -225,12 +220,7 @@ def test_a_folder_that_was_exported_is_no_model_folder(exported: Path) -> None:
 
 
 def test_the_commands_that_take_an_export_are_named(exported: Path) -> None:
-    def flags(verb: str) -> set[str]:
-        parser = argparse.ArgumentParser()
-        importlib.import_module(f"seq2seq.apps.{verb}").add_arguments(parser)
-        return {flag for action in parser._actions for flag in action.option_strings}
-
-    takers = " and ".join(verb for verb in VERBS if "--engine" in flags(verb))
+    takers = " and ".join(verb for verb in VERBS if "--engine" in flags_of(verb))
     with pytest.raises(ModelFolderError, match=f"Only {takers} take it, with --engine"):
         Translator.load(exported)
 

@@ -96,6 +96,6 @@ def metrics(run: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def validated_after(run: str = "run") -> list[int]:
-    """So many steps; the log counts them from 0."""
-    return [int(row["step"]) + 1 for row in metrics(Path(run)) if row.get("val_bleu")]
+def validated_after() -> list[int]:
+    """So many steps of the run in `run`; the log counts them from 0."""
+    return [int(row["step"]) + 1 for row in metrics(Path("run")) if row.get("val_bleu")]

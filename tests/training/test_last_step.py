@@ -28,8 +28,7 @@ def test_the_last_step_is_validated_whatever_the_interval(
     corpus: Path, run: Run, limits: dict[str, int], steps: list[int]
 ) -> None:
     assert run("fit", *settings(**limits)) == 0
-    found = sorted(int(path.stem[5:]) for path in Path("run/checkpoints").glob("step=*.ckpt"))
-    assert found == steps
+    assert sorted(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == steps
     rows = [json.loads(line) for line in Path("run/candidates.jsonl").read_text().splitlines()]
     assert all(set(row["steps"]) <= set(steps) for row in rows)
 
@@ -38,8 +37,9 @@ def test_the_last_epoch_ends_with_a_validation(corpus: Path, run: Run) -> None:
     epochs = {"trainer__max_steps": -1, "trainer__max_epochs": 2}
     assert run("fit", *settings(**epochs, trainer__val_check_interval=10**6)) == 0
     (only,) = Path("run/checkpoints").glob("step=*.ckpt")
-    steps = [int(row["step"]) for row in metrics(Path("run")) if row["loss"]]
-    assert int(only.stem[5:]) >= max(steps) > 8
+    steps = [int(row["step"]) + 1 for row in metrics(Path("run")) if row["loss"]]
+    assert validated_after() == [step_of(only)]
+    assert step_of(only) >= max(steps) > 8
 
 
 def test_the_last_epoch_is_validated_where_only_some_are(corpus: Path, run: Run) -> None:

@@ -74,9 +74,3 @@ def test_what_fits_is_found_out_before_the_first_step_on_a_gpu(
 
 def no_memory(*_: object) -> Tensor:
     raise torch.OutOfMemoryError("CUDA out of memory")
-
-
-def test_a_try_of_one_batch_leaves_the_run_folder_free(corpus: Path, run: Run) -> None:
-    assert run("fit", *settings(trainer__fast_dev_run="true")) == 0
-    assert not Path("run/model").exists()
-    assert run("fit", *settings(trainer__max_steps=1)) == 0

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from full_disk import room_for
 from small_runs import Run, settings
 
 from seq2seq.training.datamodule import CorpusDataModule
@@ -236,13 +237,8 @@ def test_a_full_disk_is_one_line(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], room: int
 ) -> None:
     """No file may be larger than `room` bytes: that of the subwords, a checkpoint, the model."""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
+    with room_for(room):
         status = run("fit", *settings())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     said = capsys.readouterr().err
     assert status == 2
     assert re.search(r"^error: .*File too large.*$", said, re.MULTILINE), said

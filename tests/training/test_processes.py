@@ -76,7 +76,7 @@ def test_no_two_micro_batches_of_a_run_draw_alike(
 
 def test_a_step_in_micro_batches_is_that_of_one_batch(corpus: Path, run: Run) -> None:
     """Every target token has the same weight, however many are in its micro-batch."""
-    weights, norms = [], []
+    weights, logged = [], []
     for name, accumulated in (("whole", 1), ("halves", 2)):  # short sentences, and long ones
         same = {"data__batch_tokens": 10**6, "training__dropout__residual": 0, "run": name}
         same |= {"trainer__precision": "32-true", "trainer__max_steps": 3, "model__bias": "false"}
@@ -85,18 +85,17 @@ def test_a_step_in_micro_batches_is_that_of_one_batch(corpus: Path, run: Run) ->
         assert run("fit", *fit) == 0
         checkpoint = torch.load(f"{name}/checkpoints/step=3.ckpt", weights_only=True)
         weights.append(checkpoint["state_dict"])
-        logged = metrics(corpus / name)
-        norms.append(
+        logged.append(
             {
-                (name, row["step"]): float(row[name])
-                for row in logged
-                for name in ("loss", "grad_norm")
-                if row[name]
+                (what, row["step"]): float(row[what])
+                for row in metrics(corpus / name)
+                for what in ("loss", "grad_norm")
+                if row[what]
             }
         )
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=1e-5)
-    assert len(norms[0]) == 6
-    assert norms[1] == pytest.approx(norms[0], rel=1e-4)
+    assert len(logged[0]) == 6
+    assert logged[1] == pytest.approx(logged[0], rel=1e-4)
 
 
 @pytest.mark.slow

@@ -252,6 +252,12 @@ def test_a_run_without_validation_has_checkpoints_and_is_not_overwritten(
     assert "run=run already holds a model; choose another --run." in capsys.readouterr().err
 
 
+def test_a_try_of_one_batch_leaves_the_run_folder_free(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(trainer__fast_dev_run="true")) == 0
+    assert not Path("run/model").exists()
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+
+
 def test_dropped_pairs_are_counted_in_the_log(
     corpus: Path, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
