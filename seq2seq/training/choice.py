@@ -12,7 +12,6 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
-from seq2seq.engine import NativeEngine
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
@@ -20,7 +19,6 @@ from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.checkpoints import KeptCheckpoints, average, is_complete, step_of
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.module import TranslationModule, numbered
-from seq2seq.translator import Translator
 
 
 class Candidate(NamedTuple):
@@ -105,8 +103,7 @@ class ModelChoice(Callback):
 
 def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> float:
     """In the precision of the training, as while the run went on."""
-    engine = NativeEngine(model.network)
-    translator = Translator(engine, model.src_subwords, model.tgt_subwords, module.search)
+    translator = module.translator_of(model.network)
     metric = CorpusBLEU(model.tgt_lang).to(trainer.strategy.root_device)
     loader, limit = module.data.val_dataloader(), trainer.limit_val_batches
     batches = limit if isinstance(limit, int) else int(len(loader) * limit)

@@ -137,10 +137,12 @@ class TranslationModule(pl.LightningModule):
     @property
     def translator(self) -> Translator:
         """The network as it is now, searched with the settings `search.*`."""
-        data = self.data
-        engine = NativeEngine(self.network)
-        subwords = data.src_subwords, data.tgt_subwords
-        return Translator(engine, *subwords, self.search, max_length=MAX_LENGTH)
+        return self.translator_of(self.network)
+
+    def translator_of(self, network: Transformer) -> Translator:
+        """The same with other weights."""
+        subwords = self.data.src_subwords, self.data.tgt_subwords
+        return Translator(NativeEngine(network), *subwords, self.search, max_length=MAX_LENGTH)
 
     @property
     def yardstick(self) -> dict[str, Any]:
@@ -447,7 +449,7 @@ class TranslationModule(pl.LightningModule):
 
 
 def _tell_of_split(name: str, translations: Iterable[Translation]) -> None:
-    """Of those to translate that were longer than `translate` takes, too."""
+    """Say how many lines were longer than `translate` takes, too."""
     if number := sum(each.pieces > 1 for each in translations):
         rank_zero_info(
             f"{name}: lines of more than {MAX_LENGTH} subwords, which were split: {number}"

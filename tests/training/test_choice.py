@@ -1,6 +1,7 @@
 """The model that a finished run keeps is the best of its candidates."""
 
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -165,6 +166,20 @@ def test_same_models_are_scored_once_damaged_ones_never_and_an_average_may_begin
     assert run("fit", *settings(training__ema=0.9), "--ckpt_path", "last") == 0
     names[1] = "mean of the best 2 checkpoints"
     assert [row["model"] for row in table(corpus / "run")] == names
+
+
+def test_candidates_are_scored_as_in_a_validation_also_on_lines_that_are_split(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(run="learned", training__lr=0.01, trainer__max_steps=40)) == 0
+    words = random.Random(1).choices(Path("valid.src").read_text().split(), k=300)
+    for side, order in (("src", 1), ("tgt", -1)):
+        with Path(f"valid.{side}").open("a") as file:
+            file.write(" ".join(words[::order]) + "\n")
+    assert run("fit", *settings(**STILL, init_from="learned")) == 0
+    known, *others = (row["val_bleu"] for row in table(corpus / "run"))
+    assert known > 0.5
+    assert others == pytest.approx([known] * 3)
 
 
 def test_a_mean_is_of_the_checkpoints_that_are_left(
