@@ -32,7 +32,7 @@ def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
 
 
 def most_pairs(batch_tokens: int) -> int:
-    """Of a batch, where no setting says: of pairs so short that a budget holds more of them."""
+    """Of a batch where no setting says, however short they are."""
     return max(1024, batch_tokens // 4)
 
 

@@ -113,16 +113,14 @@ def test_scores_stand_with_interval_difference_chance_and_signature() -> None:
         assert part in shown, part
 
 
-@pytest.mark.parametrize(("values", "best"), [((31.0, 33.0), [33, 31]), ((33.0, 31.0), [33, 31])])
-def test_the_best_score_of_a_metric_is_marked(values: tuple[float, float], best: list[int]) -> None:
+@pytest.mark.parametrize("values", [(31.0, 33.0), (33.0, 31.0)])
+def test_the_best_score_of_a_metric_is_marked(values: tuple[float, float]) -> None:
     given = comparison()
     for first in (0, 2):  # BLEU and TER
         for place, value in enumerate(values):
             given["scores"][first + place]["value"] = value
     cells = [cell for cell in tree(html_page(given)).iter("td") if cell.get("class") == "best"]
-    assert (
-        sorted((int(float((cell.text or "").split()[0])) for cell in cells), reverse=True) == best
-    )
+    assert sorted((cell.text or "").split()[0] for cell in cells) == ["31.00", "33.00"]
 
 
 @pytest.mark.parametrize(
