@@ -56,16 +56,19 @@ def test_a_product_is_in_the_type_of_its_weights_whatever_autocast_says() -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])
-def test_copies_of_a_packed_layer_are_the_same_bit_by_bit(dtype: torch.dtype) -> None:
+def test_copies_of_a_packed_layer_are_the_same_bit_by_bit_and_packed(dtype: torch.dtype) -> None:
     layer, x = PackedLinear(nn.Linear(24, 61, dtype=dtype)), torch.randn(5, 24, dtype=dtype)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert torch.equal(other(x), layer(x))
+        assert other.blocks.is_mkldnn
 
 
 def test_a_packed_layer_has_no_gradients_and_keeps_its_type() -> None:
-    layer = PackedLinear(nn.Linear(24, 61))
     with torch.inference_mode(False), torch.enable_grad():
-        assert not layer(torch.randn(5, 24)).requires_grad
+        plain = nn.Linear(24, 61)
+        layer, x = PackedLinear(plain), torch.randn(5, 24)
+        assert plain(x).requires_grad
+        assert not layer(x).requires_grad
     with pytest.raises(TypeError, match="load it anew"):
         nn.Sequential(layer).to(torch.bfloat16)
 
@@ -98,6 +101,21 @@ def test_other_types_are_left(dtype: torch.dtype) -> None:
     network = nn.Sequential(nn.Linear(4, 4, dtype=dtype))
     pack(network)
     assert isinstance(network[0], nn.Linear)
+
+
+@pytest.mark.usefixtures("any_size")
+def test_what_is_on_another_device_is_left() -> None:
+    network = nn.Sequential(nn.Linear(4, 4, device="meta"))
+    pack(network)
+    assert isinstance(network[0], nn.Linear)
+
+
+@pytest.mark.usefixtures("any_size")
+def test_bf16_is_left_where_the_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    network = nn.Sequential(nn.Linear(4, 4, dtype=torch.bfloat16), nn.Linear(4, 4))
+    pack(network)
+    assert [type(each) for each in network] == [nn.Linear, PackedLinear]
 
 
 @pytest.mark.usefixtures("any_size")
