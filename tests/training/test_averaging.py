@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from seq2seq.config import ModelConfig, SubwordConfig
 from seq2seq.model_folder import SavedModel, load_model, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords, train_subwords
-from seq2seq.training.checkpoints import best_checkpoints, find_checkpoint
+from seq2seq.training.checkpoints import best_checkpoints, find_checkpoint, is_in, start_of_fit
 
 TEXTS = ["ba de gi", "de ba", "gi gi ba de"]
 NAMES = [
@@ -76,6 +78,7 @@ def weights(
     [
         (["--last", "2"], ["step=100.ckpt", "step=110.ckpt"]),
         (["--last", "1"], ["step=110.ckpt"]),
+        (["--last", "3"], NAMES[:3]),
         (["--best", "2"], ["best-step=90-bleu=31.00.ckpt", "best-step=80-bleu=31.00.ckpt"]),
         (["--best", "1"], ["best-step=80-bleu=31.00.ckpt"]),
         (
@@ -149,29 +152,77 @@ def test_the_best_checkpoint_is_the_one_with_the_highest_bleu_and_of_equal_ones_
     assert find_checkpoint("best", Path("run")) == f"run/checkpoints/{NAMES[5]}"
 
 
-def another_architecture(path: Path) -> None:
-    content = torch.load(path, weights_only=True)
-    content["model_config"]["ff_dim"] = 16
-    torch.save(content, path)
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
 
 
-def other_subwords(path: Path) -> None:
-    content = torch.load(path, weights_only=True)
-    content["subwords"] = ["0", "0"]
-    torch.save(content, path)
+def test_a_damaged_checkpoint_is_no_later_step_and_none_to_go_on_from(
+    weights: dict[str, dict[str, Tensor]],
+) -> None:
+    run, folder = Path("run"), Path("run/checkpoints")
+    assert start_of_fit("last", run) == "run/checkpoints/step=110.ckpt"
+    cut_short(folder / "step=110.ckpt")
+    with pytest.warns(UserWarning, match=r"step=110\.ckpt is damaged"):
+        assert start_of_fit("last", run) == "run/checkpoints/step=100.ckpt"
+    # Of step 90 there are two.
+    (folder / NAMES[5]).unlink()
+    (folder / "step=100.ckpt").unlink()
+    assert start_of_fit("best", run) == "run/checkpoints/step=90.ckpt"
+    cut_short(folder / "step=90.ckpt")
+    assert start_of_fit("best", run) == f"run/checkpoints/{NAMES[4]}"
+
+
+def test_a_file_is_in_a_folder_however_both_are_named_and_wherever_it_links_to(
+    weights: dict[str, dict[str, Tensor]], tmp_path: Path
+) -> None:
+    folder, file = Path("run/checkpoints"), Path("run/checkpoints/step=90.ckpt")
+    Path("link").symlink_to(folder)
+    file.symlink_to(file.rename("elsewhere.ckpt").resolve())
+    for name in (folder, tmp_path / folder, Path("link")):
+        assert is_in(name, file)
+        assert is_in(name, str(tmp_path / file))
+        assert is_in(name, "link/step=90.ckpt")
+        assert not is_in(name, "elsewhere.ckpt")
+    assert not is_in(Path("run"), file)
+
+
+def changed(**changes: Any) -> Callable[[Path], None]:
+    """Spoils a checkpoint."""
+
+    def change(path: Path) -> None:
+        torch.save({**torch.load(path, weights_only=True), **changes}, path)
+
+    return change
+
+
+def with_setting(**setting: int) -> Callable[[Path], None]:
+    """Makes a checkpoint one of another architecture."""
+
+    def change(path: Path) -> None:
+        settings = torch.load(path, weights_only=True)["model_config"]
+        changed(model_config={**settings, **setting})(path)
+
+    return change
+
+
+def not_of_torch(path: Path) -> None:
+    with ZipFile(path, "w") as archive:
+        archive.writestr("weights", "none")
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (another_architecture, "has another architecture: model.ff_dim=12 differs from 16 there"),
-        (other_subwords, "other subwords than the model's"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged or no checkpoint"),
+        (with_setting(ff_dim=16), "another architecture: model.ff_dim=12 differs from 16 there"),
+        (with_setting(experts=2), "another architecture: model.experts=None differs from 2 there"),
+        (changed(subwords=["0", "0"]), "other subwords than the model's"),
+        (cut_short, "is damaged or no checkpoint"),
         (lambda path: torch.save({"weights": 1}, path), "is no checkpoint of seq2seq"),
-        (lambda path: torch.save(SubwordConfig(), path), "is no checkpoint of seq2seq"),
+        (changed(callbacks=SubwordConfig()), "is no checkpoint of seq2seq"),
+        (not_of_torch, "is no checkpoint of seq2seq"),
         (Path.unlink, "does not exist"),
     ],
-    ids=["architecture", "subwords", "cut", "foreign", "code", "missing"],
+    ids=["size", "setting", "subwords", "cut", "foreign", "code", "zip", "missing"],
 )
 def test_a_checkpoint_that_does_not_fit_is_an_error_that_names_it(
     weights: dict[str, dict[str, Tensor]],
@@ -186,6 +237,16 @@ def test_a_checkpoint_that_does_not_fit_is_an_error_that_names_it(
     assert said.startswith(f"error: {odd} ")
     assert message in said
     assert not Path("run/model-averaged").exists()
+
+
+def test_an_older_checkpoint_which_does_not_tell_its_subwords_fits(
+    weights: dict[str, dict[str, Tensor]],
+) -> None:
+    path = Path("run/checkpoints/step=100.ckpt")
+    content = torch.load(path, weights_only=True)
+    del content["subwords"]
+    torch.save(content, path)
+    assert main(["average", "run", "--checkpoints", str(path)]) == 0
 
 
 @pytest.mark.parametrize(

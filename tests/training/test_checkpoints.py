@@ -4,11 +4,14 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
-from small_runs import Run, settings
+from small_runs import Run, settings, validated_after
+
+from seq2seq.training.checkpoints import LAST, KeptCheckpoints
 
 KEPT = {"training__keep_last": 2, "training__keep_best": 2, "training__lr": 0.01}
 
@@ -48,13 +51,51 @@ def test_a_run_may_go_on_with_fewer_checkpoints_to_keep(corpus: Path, run: Run) 
     assert last == ["step=12.ckpt", "step=16.ckpt"]
 
 
+def test_of_what_a_checkpoint_remembers_the_best_that_are_in_the_folder_are_kept(
+    tmp_path: Path,
+) -> None:
+    scores, module = {1: 3.0, 2: 5.0, 3: 5.0, 4: 4.0, 5: 9.0}, cast(Any, None)
+    here = {step: tmp_path / f"step={step}.ckpt" for step in scores}
+    for step in (1, 2, 3, 4):
+        here[step].touch()
+    kept = KeptCheckpoints(tmp_path, LAST, "score", 3)
+    state = {"monitor": "score", "dirpath": "there", "best_model_path": "there/step=5.ckpt"}
+    remembered = {f"there/step={step}.ckpt": score for step, score in scores.items()}
+    trainer: Any = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda found: found))
+    for left in ({2: 5.0, 3: 5.0, 4: 4.0}, {}):
+        states: dict[str, Any] = {kept.state_key: {**state, "best_k_models": remembered}}
+        kept.on_load_checkpoint(trainer, module, {"callbacks": states})
+        expected = {
+            "monitor": "score",
+            "dirpath": str(tmp_path),
+            "best_k_models": {str(here[step]): score for step, score in left.items()},
+            "best_model_path": str(here[2]),  # the first of equals
+            "best_model_score": 5.0,
+            "kth_best_model_path": str(here[4]),
+            "kth_value": 4.0,
+        }
+        assert states == ({kept.state_key: expected} if left else {})
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+
+def test_a_run_that_no_validation_has_judged_may_get_one(corpus: Path, run: Run) -> None:
+    blind = settings(trainer__max_steps=2, trainer__limit_val_batches=0)
+    assert run("fit", *blind) == 0
+    changed = settings(trainer__max_steps=4, trainer__limit_val_batches=1.0, search__beam=3)
+    assert run("fit", *changed, "--ckpt_path", "last") == 0
+    assert validated_after() == [4]
+
+
 def test_what_was_written_for_a_stop_is_removed_when_the_run_goes_on(
     corpus: Path, run: Run
 ) -> None:
     assert run("fit", *settings(**KEPT)) == 0
     folder = Path("run/checkpoints")
-    for name in ("step=2.ckpt", "step=9.ckpt", "step=2-mine.ckpt", "mine.ckpt"):
+    for name in ("step=2.ckpt", "step=2-mine.ckpt", "mine.ckpt"):
         shutil.copy(folder / "step=8.ckpt", folder / name)
+    elsewhere = shutil.copy(folder / "step=8.ckpt", "elsewhere.ckpt")
+    (folder / "step=9.ckpt").symlink_to(Path(elsewhere).resolve())
     for name in (".step=9.ckpt.unfinished", ".mine.unfinished"):
         (folder / name).write_bytes(b"killed")
     (folder / "step=3.ckpt").symlink_to("nowhere")
@@ -89,7 +130,7 @@ def test_a_checkpoint_that_does_not_say_what_is_kept_is_none_to_go_on_from(
     [
         (lambda content: {"a": 1}, "is no checkpoint of seq2seq"),
         (lambda content: torch.ones(3), "is no checkpoint of seq2seq"),
-        (lambda content: Path("a"), "is no checkpoint of seq2seq"),
+        (lambda content: {**content, "a": Path("a")}, "is no checkpoint of seq2seq"),
         (lambda content: {"state_dict": content["state_dict"]}, "is no checkpoint of seq2seq"),
         (lambda content: content.pop("optimizer_states") and content, "has weights alone"),
     ],
