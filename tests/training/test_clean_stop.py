@@ -1,15 +1,25 @@
 """A run that is asked to stop does so soon, wherever its steps and validations lie."""
 
+import os
 import signal
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from small_runs import Run, ctrl_c_in_step, settings, validated_after
 
 from seq2seq.training.callbacks import CleanStop
 from seq2seq.training.checkpoints import step_of
+
+MODULE: Any = None
+"""No callback here looks at it."""
+
+
+def one_of_two(decision: bool, all: bool) -> bool:
+    """What two processes decide of which one is asked."""
+    return decision and not all
 
 
 @pytest.mark.parametrize("interval", [1, 2, 3])
@@ -67,15 +77,15 @@ def test_ctrl_c_loses_no_step_where_validations_go_by_epochs(
 def test_several_processes_ask_each_other_after_every_logging_interval_and_validation(
     tmp_path: Path, validated: int, logged: int, stops: int
 ) -> None:
-    """The signal comes in the second step, to any of them."""
+    """The signal comes in the second step, each of two batches, to any of them."""
     stop, saved = CleanStop(tmp_path), list[str]()
     trainer: Any = SimpleNamespace(
         world_size=2,
         is_global_zero=True,
-        accumulate_grad_batches=1,
+        accumulate_grad_batches=2,
         log_every_n_steps=logged,
         global_step=0,
-        strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
+        strategy=SimpleNamespace(reduce_boolean_decision=one_of_two),
         save_checkpoint=lambda path, weights_only: saved.append(path),
     )
     trainer.fit_loop = SimpleNamespace(
@@ -84,17 +94,66 @@ def test_several_processes_ask_each_other_after_every_logging_interval_and_valid
             _should_check_val_fx=lambda fetcher: trainer.global_step % validated == 0
         ),
     )
-    module: Any = None
+    batches = list[int]()
 
     def train() -> None:
-        for number in range(3000):
-            stop.on_train_batch_start(trainer, module, None, number)
-            stop.asked = signal.SIGTERM if number == 1 else stop.asked
-            trainer.global_step += 1
-            stop.on_train_batch_end(trainer, module, None, None, number)
+        for number in range(6000):
+            stop.on_train_batch_start(trainer, MODULE, None, number)
+            batches.append(number)
+            stop.asked = signal.SIGTERM if number == 2 else stop.asked
+            trainer.global_step += number % 2
+            stop.on_train_batch_end(trainer, MODULE, None, None, number)
 
     with pytest.raises(SystemExit) as stopped:
         train()
     assert stopped.value.code == 128 + signal.SIGTERM
     assert trainer.global_step == stops
+    assert len(batches) == 2 * stops, "whole steps"
     assert bool(saved) == bool(stops % validated), "or its validation has"
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "status"),
+    [
+        (signal.SIGINT, True, 128 + signal.SIGINT),
+        (0, True, 128 + signal.SIGTERM),  # another one was asked
+        (signal.SIGINT, False, 0),
+    ],
+)
+def test_of_several_processes_the_first_one_has_the_status(
+    tmp_path: Path, asked: int, first: bool, status: int
+) -> None:
+    stop = CleanStop(tmp_path)
+    stop.asked = asked
+    with pytest.raises(SystemExit) as stopped:
+        stop._stop(cast("Any", SimpleNamespace(is_global_zero=first)))
+    assert stopped.value.code == status
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: bool
+) -> None:
+    stop, trainer = CleanStop(tmp_path), cast("Any", None)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    begun = Thread(target=stop.on_train_start, args=(trainer, MODULE))
+    begun.start()  # where Python allows no handlers
+    begun.join()
+    assert [signal.getsignal(number) for number in numbers] == before
+    stop.on_train_start(trainer, MODULE)
+    try:
+        with monkeypatch.context() as patch:  # as in a process that makes batches
+            patch.setattr(os, "getpid", lambda: -1)
+            signal.raise_signal(signal.SIGTERM)
+        elsewhere = stop.asked
+        signal.raise_signal(signal.SIGTERM)
+        assert (elsewhere, stop.asked) == (0, signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        if failed:
+            stop.on_exception(trainer, MODULE, KeyboardInterrupt())
+        else:
+            stop.on_train_end(trainer, MODULE)
+    assert [signal.getsignal(number) for number in numbers] == before
