@@ -81,7 +81,7 @@ class BestModelFolder(Callback):
         self.best: float | None = None
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.state.fn != "fit" or trainer.sanity_checking:
+        if trainer.sanity_checking:
             return
         bleu = float(trainer.callback_metrics["val_bleu"])
         if self.best is None or bleu > self.best:
@@ -91,7 +91,7 @@ class BestModelFolder(Callback):
     def on_exception(
         self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
     ) -> None:
-        if isinstance(exception, KeyboardInterrupt | SystemExit) and trainer.state.fn == "fit":
+        if isinstance(exception, KeyboardInterrupt | SystemExit):
             if self.best is None and trainer.global_step > 0:
                 self._save(trainer, module)
             there = f"; model: {self.folder}" if (self.folder / CONFIG).is_file() else ""

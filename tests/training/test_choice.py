@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model, save_model
+from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator
 
@@ -70,6 +72,56 @@ def plant(path: Path, chosen: Weights, **states: Any) -> None:
                 for name, score in state["best_k_models"].items()
             }
     torch.save(content, path)
+
+
+class Watched(BestModelFolder):
+    """Tells when it would write the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, cast(Any, None))
+        self.saved = list[tuple[int, float | None]]()
+
+    def _save(self, trainer: Any, module: Any) -> None:
+        self.saved.append((trainer.global_step, self.best))
+
+
+def test_the_folder_is_written_at_each_validation_that_is_better_than_all_before(
+    tmp_path: Path,
+) -> None:
+    stored, module = Watched(tmp_path), cast(Any, None)
+    for step, score in enumerate((9.0, 1.0, 3.0, 3.0, 2.0, 4.0)):
+        trainer: Any = SimpleNamespace(
+            sanity_checking=step == 0,  # before the training
+            global_step=step,
+            callback_metrics={"val_bleu": torch.tensor(score)},
+        )
+        stored.on_validation_end(trainer, module)
+    assert stored.saved == [(1, 1.0), (2, 3.0), (5, 4.0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "best", "step", "written"),
+    [
+        (None, None, 1, True),
+        (None, 2.5, 9, False),
+        (KeyboardInterrupt(), None, 1, True),
+        (SystemExit(143), None, 1, True),
+        (KeyboardInterrupt(), None, 0, False),
+        (KeyboardInterrupt(), 2.5, 9, False),
+        (ValueError(), None, 1, False),
+    ],
+)
+def test_where_no_validation_has_chosen_a_model_that_of_the_last_step_is_written(
+    tmp_path: Path, error: BaseException | None, best: float | None, step: int, written: bool
+) -> None:
+    stored, module = Watched(tmp_path), cast(Any, None)
+    stored.best = best
+    trainer: Any = SimpleNamespace(global_step=step)
+    if error is None:
+        stored.on_fit_end(trainer, module)
+    else:
+        stored.on_exception(trainer, module, error)
+    assert stored.saved == [(step, best)] * written
 
 
 PLACES = {
@@ -150,10 +202,51 @@ def test_the_table_holds_what_the_models_score_and_the_best_of_them_is_the_model
     assert_same(weights_of("run"), weights_of(models[kept]))
 
 
+def test_a_best_model_whose_checkpoint_is_damaged_or_gone_stays_in_its_folder(
+    corpus: Path, run: Run
+) -> None:
+    def model() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in Path("run/model").iterdir()}
+
+    assert run("fit", *settings(**STILL)) == 0
+    before, known = model(), table(corpus / "run")[0]["val_bleu"]
+    best = next(Path("run/checkpoints").glob("best-step=4-*.ckpt"))
+    best.write_bytes(b"cut short")
+    for score in (known, known + 1):
+        assert run("fit", *settings(**STILL), "--ckpt_path", "last") == 0
+        first, *_ = table(corpus / "run")
+        assert first == {
+            "model": "best checkpoint",
+            "steps": [],
+            "val_bleu": score,
+            "kept": True,
+        }
+        assert model() == before
+        # That of step 8 is whole, but not as good.
+        best.unlink(missing_ok=True)
+        plant(Path("run/checkpoints/step=12.ckpt"), weights_of("run"), best=known + 1)
+
+
+@pytest.mark.parametrize("limit", [2, 0.5])
+def test_candidates_are_scored_as_in_a_validation_of_some_batches_and_low_precision(
+    corpus: Path, run: Run, limit: float
+) -> None:
+    part = {"data__batch_tokens": 64, "trainer__limit_val_batches": limit}
+    assert run("fit", *settings(**STILL, **part, trainer__precision="bf16-mixed")) == 0
+    scores = [row["val_bleu"] for row in table(corpus / "run")]  # the first is that of a validation
+    assert scores == [scores[0]] * 4
+    assert scores[0] > 0
+    assert measured("run") != pytest.approx(scores[0], rel=1e-3)
+
+
 def test_same_models_are_scored_once_damaged_ones_never_and_an_average_may_begin_later(
     corpus: Path, run: Run
 ) -> None:
     assert run("fit", *settings(trainer__max_steps=4)) == 0
+    assert [row["model"] for row in table(corpus / "run")] == ["best checkpoint"]
+    # No step is left, and an average that has seen none is no candidate.
+    again = settings(trainer__max_steps=4, training__ema=0.9)
+    assert run("fit", *again, "--ckpt_path", "last") == 0
     assert [row["model"] for row in table(corpus / "run")] == ["best checkpoint"]
     # Now the last two are the best two.
     assert run("fit", *settings(training__ema=0.9), "--ckpt_path", "last") == 0
