@@ -1,5 +1,6 @@
 """What a run leaves behind, and how it goes on."""
 
+import fcntl
 import json
 import logging
 import os
@@ -8,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TextIO, cast
 
 import pytest
 import torch
@@ -19,10 +21,11 @@ from small_runs import Run, metrics, settings
 from seq2seq.apps.train_parser import with_settings_of_run
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
+from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model
-from seq2seq.training import throughput
-from seq2seq.training.callbacks import ProgressLines
+from seq2seq.training import callbacks, throughput
+from seq2seq.training.callbacks import Alone, ProgressBar, ProgressLines
 from seq2seq.training.checkpoints import AtomicCheckpointIO
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
@@ -72,6 +75,39 @@ def test_a_run_folder_has_one_fit_at_a_time(
     assert said in capsys.readouterr().err
     assert checkpoints() == before
     assert run("fit", *settings(), "--ckpt_path", "last") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "taken"),
+    [(BlockingIOError(), True), (PermissionError(), True), (OSError("no locks"), False)],
+)
+def test_a_lock_of_another_keeps_all_processes_out_and_a_file_system_without_locks_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, taken: bool
+) -> None:
+    asked, said = list[TextIO](), list[bool]()
+    module: Any = None
+
+    def locked(file: TextIO, operation: int) -> None:
+        asked.append(file)
+        raise error
+
+    def first_of_all(mine: bool) -> bool:
+        said.append(mine)
+        return said[0]
+
+    monkeypatch.setattr(fcntl, "lockf", locked)
+    for rank in (0, 1):
+        alone = Alone(tmp_path / "runs/new")
+        strategy = SimpleNamespace(broadcast=first_of_all)
+        trainer: Any = SimpleNamespace(is_global_zero=rank == 0, strategy=strategy)
+        with pytest.raises(ConfigError, match="runs/new is") if taken else nullcontext():
+            alone.on_train_start(trainer, module)
+        if taken:
+            alone.on_exception(trainer, module, ConfigError())
+        else:
+            alone.teardown(trainer, module, "fit")
+    assert [file.closed for file in asked] == [True], "the first process asks for all"
+    assert said == [taken, False]
 
 
 def test_validate_tells_the_score_of_the_model_with_its_signature(
@@ -156,6 +192,31 @@ def test_a_log_file_gets_lines_instead_of_a_bar(
     steps = re.findall(r"step (\d+) of 8: loss \d+\.\d+, grad_norm .*, lr ", caplog.text)
     assert steps == ([] if seconds else [str(step) for step in range(1, 9)])
     assert "\r" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("end", "where"), [(8, " of 8"), (-1, "")])
+def test_a_line_a_minute_says_how_far_the_run_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end: int, where: str
+) -> None:
+    caplog.set_level("INFO")
+    seconds, module = 0, cast(Any, None)
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: seconds))
+    trainer: Any = SimpleNamespace(is_global_zero=True, max_steps=end)
+    trainer.callback_metrics = {"val_bleu": torch.tensor(7.5), "loss": torch.tensor(2.5)}
+    lines = ProgressLines()
+    lines.on_train_start(trainer, module)
+    for step in range(1, 9):
+        seconds, trainer.global_step = 25 * step, step
+        lines.on_train_batch_end(trainer, module, None, None, step - 1)
+    # After 75 seconds, and after the first step at 135 seconds or later.
+    assert caplog.messages == [f"step 3{where}: loss 2.5", f"step 6{where}: loss 2.5"]
+
+
+def test_the_bar_shows_as_numbers_what_is_known() -> None:
+    known = {"val_bleu": torch.tensor(7.5), "x": torch.tensor(1.0), "loss": torch.tensor(2.5)}
+    trainer: Any = SimpleNamespace(callback_metrics=known)
+    shown = ProgressBar().get_metrics(trainer, cast(Any, None))
+    assert str(shown) == "{'loss': 2.5, 'val_bleu': 7.5}"
 
 
 @pytest.mark.parametrize(
