@@ -74,9 +74,15 @@ def nowhere() -> Engine:
     raise ConfigError("device=nowhere cannot be used")
 
 
+THREADS = 6
+"""Of torch, where the workers begin."""
+
+
 @pytest.fixture(scope="module")
 def workers() -> WorkersEngine:
-    return WorkersEngine(Obedient, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "get_num_threads", lambda: THREADS)
+        return WorkersEngine(Obedient, 2)
 
 
 def ask(engine: Engine, *sources: Sequence[int]) -> list[list[Hypothesis]]:
@@ -102,7 +108,23 @@ def test_every_worker_is_another_process_with_its_share_of_the_threads(
 ) -> None:
     answers = [ask(workers, [WHO])[0][0].tokens for _ in range(2)]
     assert len({process for process, _ in answers} | {os.getpid()}) == 3
-    assert {threads for _, threads in answers} == {max(1, torch.get_num_threads() // 2)}
+    assert {threads for _, threads in answers} == {THREADS // 2}
+
+
+def test_more_workers_than_threads_have_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[int]()
+
+    class Silent:
+        def __init__(self, make: object, threads: int) -> None:
+            given.append(threads)
+
+        def receive(self) -> None:
+            pass
+
+    monkeypatch.setattr("seq2seq.workers._Worker", Silent)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    WorkersEngine(Obedient, 3)
+    assert given == [1, 1, 1]
 
 
 @pytest.mark.filterwarnings("ignore:out of memory")
