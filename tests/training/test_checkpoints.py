@@ -9,9 +9,12 @@ from typing import Any, cast
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import Timer
 from small_runs import Run, settings, validated_after
 
+from seq2seq.training.callbacks import Branch, Patience
 from seq2seq.training.checkpoints import LAST, KeptCheckpoints
+from seq2seq.training.ema import ExponentialMovingAverage
 
 KEPT = {"training__keep_last": 2, "training__keep_best": 2, "training__lr": 0.01}
 
@@ -253,6 +256,19 @@ def test_a_run_goes_on_with_the_validation_that_its_best_model_was_chosen_by(
     assert run("fit", *moved, "--ckpt_path", "last") == 0
     changed = settings(run="other", trainer__max_steps=12, search__beam=3)
     assert run("fit", *changed, "--ckpt_path", "run/checkpoints/step=8.ckpt") == 0
+
+
+def test_a_run_that_begins_at_a_checkpoint_of_another_has_all_but_what_is_of_a_run_alone(
+    tmp_path: Path,
+) -> None:
+    own, average, timer = Patience(3), ExponentialMovingAverage(0.9), Timer("00:01:00:00")
+    trainer: Any = SimpleNamespace(callbacks=[own, average, timer])
+    for path, left in (("run/checkpoints", [own, average, timer]), ("other", [average])):
+        trainer.ckpt_path = tmp_path / path / "step=4.ckpt"
+        states = {each.state_key: {"step": 4} for each in trainer.callbacks}
+        branch, module = Branch(tmp_path / "run/checkpoints", [own]), cast(Any, None)
+        branch.on_load_checkpoint(trainer, module, {"callbacks": states})
+        assert list(states) == [each.state_key for each in left]
 
 
 def test_another_run_goes_on_from_a_checkpoint_and_chooses_from_its_own(
