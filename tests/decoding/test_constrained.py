@@ -1,6 +1,7 @@
 """Search under constraints: all texts that hold the terms are the oracle."""
 
 import itertools
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,6 +78,22 @@ def score_of(model: Model, tokens: Sequence[int], terms: Terms, config: SearchCo
     return total / length_penalty(chosen, config)
 
 
+def all_that_hold(
+    model: Model, texts: Sequence[str], config: SearchConfig, speller: Letters, limit: int = LIMIT
+) -> list[Hypothesis]:
+    """Every text that holds the terms, best first."""
+    terms = Terms(texts, speller)
+    every = itertools.chain.from_iterable(
+        itertools.product((4, 5, 6), repeat=size) for size in range(limit)
+    )
+    best = [
+        Hypothesis(list(tokens), score_of(model, tokens, terms, config))
+        for tokens in every
+        if holds(tokens, texts, speller)
+    ]
+    return sorted(best, key=lambda each: each.score, reverse=True)
+
+
 def constrained(
     models: Sequence[Model],
     terms: Sequence[Sequence[str]],
@@ -100,18 +117,9 @@ def constrained(
 def test_search_of_full_width_finds_the_best_of_all_that_hold_the_terms(
     texts: list[str], penalty: Literal["length", "gnmt"], alpha: float, speller: Letters
 ) -> None:
-    terms = Terms(texts, speller)
     config = config_of(400, n_best=400, length_penalty=penalty, alpha=alpha)
     (found,) = constrained([random_model(1)], [texts], config, speller=speller)
-    every = itertools.chain.from_iterable(
-        itertools.product((4, 5, 6), repeat=size) for size in range(LIMIT)
-    )
-    best = [
-        Hypothesis(list(tokens), score_of(random_model(1), tokens, terms, config))
-        for tokens in every
-        if holds(tokens, texts, speller)
-    ]
-    best.sort(key=lambda each: each.score, reverse=True)
+    best = all_that_hold(random_model(1), texts, config, speller)
     assert len(best) > 3
     assert len(found) == min(len(best), 400)
     assert [each.score for each in found] == pytest.approx([e.score for e in best[: len(found)]])
@@ -227,6 +235,104 @@ def test_a_term_is_put_where_the_model_gives_up_least() -> None:
     for beam in (2, 3, 5):
         (found,) = constrained([model], [["<>"]], replace(config_of(beam), alpha=1.0), limits=[20])
         assert text_of(found[0].tokens, Letters()) == "--<>-"
+
+
+def narrowest(model: Model, texts: list[str], limit: int) -> str:
+    """What a search with the narrowest beam finds, which must be the best of all there are."""
+    config = config_of(1, alpha=1.0)
+    (found,) = constrained([model], [texts], config, limits=[limit])
+    best = all_that_hold(model, texts, config, Letters(), limit)[0]
+    assert found[0].tokens == best.tokens
+    assert found[0].score == pytest.approx(best.score)
+    return text_of(best.tokens, Letters())
+
+
+def likely(**log_probs: float) -> list[float]:
+    """Log-probabilities of end, "<", ">" and "-", by these names."""
+    names = ("pad", "unk", "bos", "end", "less", "more", "dash")
+    return [log_probs.get(name, -math.inf) for name in names]
+
+
+def test_what_would_be_one_too_many_takes_no_place_from_what_would_not() -> None:
+    """The model would say nothing but "<", and end after two dashes."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        end = -1.0 if said.count(6) >= 2 else -math.inf
+        return likely(less=-0.1, dash=-2.0 if 4 in said else -3.0, end=end)
+
+    assert narrowest(model, ["<"], limit=6) == "<--"
+
+
+def test_a_draft_that_can_no_longer_hold_its_terms_gives_way_to_one_that_can() -> None:
+    """ "<" becomes the likelier the later it is said, until it is too late."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        less = (-4.0, -2.0, -1.0)[min(len(said), 2)]
+        end = -0.1 if said.count(5) >= 2 else -math.inf
+        return likely(less=-20.0 if 4 in said else less, more=-9.0, dash=-0.1, end=end)
+
+    assert narrowest(model, ["<>>"], limit=5) == "-<>>"
+
+
+def test_what_holds_more_terms_has_a_place_beside_what_is_likelier_with_fewer() -> None:
+    """The model would say dashes, after which no "<" is likely; after both nothing is but ">"."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if said.count(4) == 2:
+            return likely(more=-3.0, less=-9.0, dash=-9.0, end=-0.1 if said.count(5) >= 2 else -9.0)
+        return likely(less=-9.0 if 6 in said else -3.0, dash=-0.1, more=-9.0)
+
+    assert narrowest(model, ["<", "<"], limit=7) == "<<>>"
+
+
+def test_between_terms_what_is_likelier_is_kept_not_what_has_lost_less() -> None:
+    """After a dash nothing is likely: "<" there is nearly the best but worse than at the start."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if 4 in said:
+            return likely(dash=-0.1, end=-0.1 if len(said) == 2 else -9.0, less=-9.0)
+        return likely(less=-1.6, dash=-1.2, more=-9.0) if said else likely(less=-1.5, dash=-0.5)
+
+    assert narrowest(model, ["<"], limit=5) == "<-"
+
+
+def test_within_a_term_what_has_lost_less_is_kept_not_what_is_likelier() -> None:
+    """The second dash is unlikely wherever it stands; who says "<" at once has it before them."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        dashes = min(said.count(6), 3)
+        dash, less = (-0.5, -1.9, -0.5, -0.1)[dashes], (-0.9, -6.0, -0.6, -9.0)[dashes]
+        if 4 not in said:
+            return likely(less=less, dash=dash, more=-9.0)
+        return likely(
+            dash=dash if dashes < 2 and said.count(5) == 3 else -9.0,
+            more=-9.0,
+            end=-0.1 if dashes >= 2 else -9.0,
+        )
+
+    assert narrowest(model, ["<>>>"], limit=9) == "--<>>>"
+
+
+def test_what_is_within_a_term_has_a_place_beside_what_gave_it_up() -> None:
+    """ "<" is likely at the start only, and a dash always."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if said.count(5) >= 3:
+            return likely(end=-0.1, dash=-9.0)
+        return likely(less=-9.0 if said else -1.1, dash=-0.1, more=-12.0)
+
+    assert narrowest(model, ["<>>>"], limit=7) == "<>>>"
+
+
+def test_what_says_a_term_too_often_ends_where_the_model_ends_it() -> None:
+    """A prefix says it twice."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        return likely(dash=-1.0, less=-9.0, end=-0.1 if said.count(6) == 1 else -5.0)
+
+    rules = [ForcedPrefix([Request([4], prefix=[4, 4])], torch.device("cpu"))]
+    (found,) = constrained([model], [["<"]], config_of(2), rules=rules, limits=[9])
+    assert text_of(found[0].tokens, Letters()) == "<<-"
 
 
 def test_many_terms_do_not_make_the_search_wider_than_four_plain_ones() -> None:
