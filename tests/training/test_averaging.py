@@ -1,5 +1,6 @@
 """Means of checkpoints against means made by hand, and what does not fit."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -160,7 +161,10 @@ def test_a_damaged_checkpoint_is_no_later_step_and_none_to_go_on_from(
     weights: dict[str, dict[str, Tensor]],
 ) -> None:
     run, folder = Path("run"), Path("run/checkpoints")
-    assert start_of_fit("last", run) == "run/checkpoints/step=110.ckpt"
+    (folder / "step=120.ckpt").symlink_to("nowhere")
+    with pytest.warns(UserWarning, match=r"step=120\.ckpt is damaged"):
+        assert start_of_fit("last", run) == "run/checkpoints/step=110.ckpt"
+    (folder / "step=120.ckpt").unlink()
     cut_short(folder / "step=110.ckpt")
     with pytest.warns(UserWarning, match=r"step=110\.ckpt is damaged"):
         assert start_of_fit("last", run) == "run/checkpoints/step=100.ckpt"
@@ -168,6 +172,9 @@ def test_a_damaged_checkpoint_is_no_later_step_and_none_to_go_on_from(
     (folder / NAMES[5]).unlink()
     (folder / "step=100.ckpt").unlink()
     assert start_of_fit("best", run) == "run/checkpoints/step=90.ckpt"
+    (folder / "step=90.ckpt").rename(folder / "step=80.ckpt")  # an earlier one is no bar
+    assert start_of_fit("best", run) == f"run/checkpoints/{NAMES[4]}"
+    shutil.copy(folder / "step=80.ckpt", folder / "step=90.ckpt")
     cut_short(folder / "step=90.ckpt")
     assert start_of_fit("best", run) == f"run/checkpoints/{NAMES[4]}"
 
