@@ -19,7 +19,7 @@ from networks import (
     sentences,
     targets,
 )
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq.config import BOS_ID, PAD_ID, AttentionForm, Dropout, ModelConfig
@@ -133,6 +133,13 @@ def test_the_number_of_parameters_is_the_papers(settings: dict[str, Any]) -> Non
     expected += 2 * norm if c.norm == "pre" else 0
     expected += 2 * c.max_positions * c.d_model if c.positions == "learned" else 0
     assert sum(parameter.numel() for parameter in network.parameters()) == expected
+
+
+def test_a_new_network_has_biases_of_zero() -> None:
+    network = Transformer(ModelConfig(**SMALL, output_bias=True))
+    biases = [each.bias for each in network.modules() if isinstance(each, nn.Linear)]
+    assert biases
+    assert not any(bias.any() for bias in biases)
 
 
 def test_the_base_network_of_the_paper_has_63_million_parameters() -> None:
