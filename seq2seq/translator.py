@@ -4,7 +4,6 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -123,9 +122,8 @@ class Translator:
         return cls(made, src, tgt, config, batch_tokens, max_length=max_length, too_long=too_long)
 
     def translate(self, sentences: Sequence[str | Sentence]) -> list[str]:
-        """The best translation of each sentence; one str as `sentences` is a SentenceError."""
-        best = self.with_config(replace(self.config, n_best=1)).n_best(sentences)
-        return [translations[0].text for translations in best]
+        """The first of the `n_best` of each sentence; one str as `sentences` is a SentenceError."""
+        return [translations[0].text for translations in self.n_best(sentences)]
 
     def n_best(self, sentences: Sequence[str | Sentence]) -> list[list[Translation]]:
         """`config.n_best` translations of each sentence, best first, or, if the search found fewer,

@@ -15,7 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq import pipeline
-from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, ModelConfig, SearchConfig, SubwordConfig
+from seq2seq.config import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    ModelConfig,
+    Sampling,
+    SearchConfig,
+    SubwordConfig,
+)
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
@@ -170,9 +179,12 @@ def test_blank_lines_stay_blank_and_never_reach_the_engine() -> None:
     assert random_translator().translate([]) == []
 
 
+@pytest.mark.parametrize("sampling", [None, Sampling()], ids=["search", "samples"])
 @pytest.mark.parametrize("n_best", [1, 2, 4])
-def test_n_best_gives_so_many_best_first_and_translate_gives_the_first(n_best: int) -> None:
-    translator = random_translator(searching(4, n_best=n_best))
+def test_n_best_gives_so_many_best_first_and_translate_gives_the_first(
+    n_best: int, sampling: Sampling | None
+) -> None:
+    translator = random_translator(searching(4, n_best=n_best, sampling=sampling))
     found = translator.n_best(TEXTS[:10])
     assert [len(each) for each in found] == [n_best] * 10
     for each in found:
