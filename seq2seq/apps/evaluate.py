@@ -19,7 +19,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.formats import SENTENCE_FIELDS, json_object, read_jsonl, reader_of, text_in
+from seq2seq.data.formats import (
+    SENTENCE_FIELDS,
+    check_sentences,
+    json_object,
+    read_jsonl,
+    reader_of,
+    text_in,
+)
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError, CorpusError
@@ -154,11 +161,8 @@ def names(paths: Sequence[str], chosen: Sequence[str] | None = None) -> list[str
 def read(path: str, fields: Sequence[str]) -> Iterator[str]:
     """The lines of a file; of a .jsonl in each line the first of these fields that it has."""
     is_json = reader_of(path) is read_jsonl
-    if reader_of(path) and not is_json:
-        raise ConfigError(
-            f"{path} is no text of one side, as its ending tells; rename it if its lines are "
-            f"sentences, or cut the column out."
-        )
+    if not is_json:
+        check_sentences(path)
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path} line {number}"
         yield text_in(json_object(line, where), fields, where) if is_json else line

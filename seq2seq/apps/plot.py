@@ -15,6 +15,7 @@ from pathlib import Path
 
 from seq2seq.apps.attention import check_number, draw_attention, examples_of
 from seq2seq.data.corpus import parallel_lines
+from seq2seq.data.formats import check_sentences
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError
@@ -101,6 +102,8 @@ def _panels(runs: Sequence[Path]) -> list[Panel]:
 
 def _sentences(source: str, target: str | None) -> tuple[list[str], list[str] | None]:
     """Those with text, and their translations if there is a file of them."""
+    for path in filter(None, (source, target)):
+        check_sentences(path)
     if target is None:
         sentences = [line for line in read_lines(source) if line.strip()]
         translations = None

@@ -42,6 +42,7 @@ from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
 from seq2seq.apps.search_flags import add_search_flags, search_config, told_as_flags
 from seq2seq.apps.term_flags import Requirements, add_term_flags, check_term_flags
 from seq2seq.config import at_least
+from seq2seq.data.formats import check_sentences
 from seq2seq.data.lines import check_aligned, decode_lines, is_pipe, open_bytes, read_lines
 from seq2seq.data.output import Output, check_output, write
 from seq2seq.errors import ConfigError, CorpusError
@@ -109,6 +110,10 @@ def run(args: argparse.Namespace) -> int:
     check_term_flags(args)
     _check_looking(args, inputs)
     config = mbr.with_candidates(search_config(args), args)
+    if args.prefix is not None:
+        check_sentences(args.prefix)
+    if args.input is not None and args.input_format is None and format_of(args.input) == "text":
+        check_sentences(args.input)
     size = _input_size(args.input)
     if args.prefix is not None and args.input is not None:
         check_aligned(args.prefix, args.input)

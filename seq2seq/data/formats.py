@@ -314,3 +314,12 @@ def reader_of(path: str) -> Reader | None:
     if name.suffix in OPENERS:
         name = name.with_suffix("")
     return READERS.get(name.suffix.lower())
+
+
+def check_sentences(path: str) -> None:
+    """Raise ConfigError for a file whose lines are no sentences, as its suffix tells."""
+    if reader_of(path):
+        raise ConfigError(
+            f"{path} is no text of one side, as its ending tells; rename it if its lines are "
+            f"sentences, or take them out of it."
+        )

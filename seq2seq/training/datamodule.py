@@ -19,6 +19,7 @@ from seq2seq.data.dataset import (
     most_pairs,
     most_tokens,
 )
+from seq2seq.data.formats import check_sentences
 from seq2seq.data.lines import read_lines
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.origin import origin, terms_beside
@@ -144,6 +145,7 @@ class CorpusDataModule(pl.LightningDataModule):
                 raise ConfigError(
                     "data.predict is not set; give --data.predict FILE, a file of source sentences."
                 )
+            check_sentences(self.predict)
             lines = list(read_lines(self.predict))
             if not lines:
                 raise CorpusError(f"{self.predict} is empty; there is nothing to translate.")

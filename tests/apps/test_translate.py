@@ -434,6 +434,15 @@ def test_an_input_that_is_not_there_is_told_before_the_model_is_loaded(
     assert capsys.readouterr().err == "error: no-input does not exist.\n"
 
 
+@pytest.mark.parametrize("arguments", ["rows.tsv", "in --prefix rows.tsv", "rows.tmx.gz"])
+def test_lines_of_a_format_with_both_sides_are_no_sentences(
+    arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["translate", "no-model", *arguments.split()]) == 2
+    said = f"{arguments.split()[-1]} is no text of one side, as its ending tells"
+    assert capsys.readouterr().err.startswith(f"error: {said}")
+
+
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, *arguments]
     return subprocess.run(
