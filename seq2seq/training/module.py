@@ -146,13 +146,26 @@ class TranslationModule(pl.LightningModule):
 
     @property
     def yardstick(self) -> dict[str, Any]:
-        """What validation BLEU depends on besides the model, by setting; of the text a digest."""
+        """What validation BLEU depends on besides the model, by setting; of the text a digest.
+        Which sentences are in some of the batches follows from how large they are, and from how
+        many processes share them."""
+        shares = {
+            "data.batch_tokens": self.data.batch_tokens,
+            "the number of processes": self.trainer.world_size,
+        }
         return {
             "trainer.limit_val_batches": self.trainer.limit_val_batches,
+            **({} if self.validates_all else shares),
             "data.validation": sha256(repr(self.data.texts.get("validation")).encode()).hexdigest(),
             "data.tgt_lang": self.data.tgt_lang,
             **{f"search.{name}": value for name, value in asdict(self.search).items()},
         }
+
+    @property
+    def validates_all(self) -> bool:
+        """Whether validation BLEU is of the whole corpus, not of some of its batches."""
+        limit = self.trainer.limit_val_batches
+        return not isinstance(limit, int) and limit == 1
 
     def saved_model(self) -> SavedModel:
         """What a model folder holds, as it is now."""

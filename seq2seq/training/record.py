@@ -74,8 +74,7 @@ class Record(Callback):
             "weights": Weights(kind=kind, steps=list(steps)),
             "training": self.training(trainer.global_step),
         }
-        batches = trainer.limit_val_batches
-        if bleu is None or isinstance(batches, int) or batches < 1:
+        if bleu is None or not module.validates_all:
             return facts  # a score of some batches is none of the corpus
         signature = CorpusBLEU(module.data.tgt_lang).signature
         (corpus,) = (each for each in facts["data"] if each["role"] == "validation")

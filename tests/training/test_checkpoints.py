@@ -271,6 +271,21 @@ def test_a_run_that_begins_at_a_checkpoint_of_another_has_all_but_what_is_of_a_r
         assert list(states) == [each.state_key for each in left]
 
 
+def test_a_run_that_validates_some_batches_goes_on_with_those(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = {"data__batch_tokens": 64, "trainer__limit_val_batches": 2}
+    assert run("fit", *settings(**KEPT, **some)) == 0
+    larger = settings(**KEPT, **{**some, "data__batch_tokens": 128}, trainer__max_steps=12)
+    assert run("fit", *larger, "--ckpt_path", "last") == 2
+    assert "error: data.batch_tokens is not what it was" in capsys.readouterr().err
+    assert run("fit", *settings(**KEPT, **some, trainer__max_steps=12), "--ckpt_path", "last") == 0
+    # Of all batches it has no say.
+    assert run("fit", *settings(**KEPT, run="all")) == 0
+    larger = settings(**KEPT, run="all", data__batch_tokens=1024, trainer__max_steps=12)
+    assert run("fit", *larger, "--ckpt_path", "last") == 0
+
+
 def test_another_run_goes_on_from_a_checkpoint_and_chooses_from_its_own(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
