@@ -5,16 +5,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
 
 from seq2seq.data.corpus import Pair
 from seq2seq.text.normalize import clean
 from seq2seq.text.scripts import (
     JAPANESE,
-    has_words,
-    mostly_unspaced,
+    Unit,
+    length_in,
     scripts_in,
     scripts_of_language,
+    unit_of,
 )
 from seq2seq.text.trigrams import TwoLanguages
 
@@ -32,12 +32,11 @@ class Side:
 
     scripts: frozenset[str]
     """That belong: the language's, or without a known language those of its own letters."""
-    unit: Literal["words", "characters"]
-    """What lengths count; characters where words are not spaced."""
+    unit: Unit
+    """What lengths count."""
 
     def length(self, text: str) -> int:
-        words = text.split()
-        return len(words) if self.unit == "words" else sum(map(len, words))
+        return length_in(self.unit, text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,7 @@ def learn_normal(
 
 def characters(text: str) -> int:
     """White space aside."""
-    return sum(map(len, text.split()))
+    return length_in("characters", text)
 
 
 def _side(texts: Sequence[str], language: str) -> Side:
@@ -110,7 +109,7 @@ def _side(texts: Sequence[str], language: str) -> Side:
     scripts = scripts_of_language(language) or _main(letters)
     return Side(
         scripts=scripts,
-        unit="characters" if mostly_unspaced(letters) and not has_words(texts) else "words",
+        unit=unit_of(letters, texts),
     )
 
 

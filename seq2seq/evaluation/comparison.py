@@ -10,7 +10,7 @@ from seq2seq.evaluation.differences import Differences, differences
 from seq2seq.evaluation.metrics import new_bleu
 from seq2seq.evaluation.significance import SURE, SystemScore, compare, how_tested
 from seq2seq.evaluation.words import Found, scored_words, word_scores
-from seq2seq.text.scripts import mostly_unspaced, scripts_in
+from seq2seq.text.scripts import Unit, length_in, scripts_in, unit_of
 
 RARE = 10
 """A word is rare that was seen less often in training."""
@@ -141,11 +141,10 @@ def compare_in_depth(
     )
 
 
-def measured(lines: Sequence[str]) -> tuple[list[int], str]:
-    """The length of each line, and its unit: characters where words are not spaced."""
-    if mostly_unspaced(scripts_in("".join(lines))):
-        return [len(line.strip()) for line in lines], "characters"
-    return [len(line.split()) for line in lines], "words"
+def measured(lines: Sequence[str]) -> tuple[list[int], Unit]:
+    """The length of each line, and its unit."""
+    unit = unit_of(scripts_in("".join(lines)), lines)
+    return [length_in(unit, line) for line in lines], unit
 
 
 def by_length(lengths: Sequence[int], number: int = 5) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ from sacrebleu import BLEU, CHRF, TER
 
 from seq2seq.config import one_of
 from seq2seq.errors import ConfigError, CorpusError
-from seq2seq.text.scripts import has_words, mostly_unspaced, scripts_in
+from seq2seq.text.scripts import scripts_in, unit_of
 
 TWO_LETTERS = {"jpn": "ja", "kor": "ko", "zho": "zh", "chi": "zh", "cmn": "zh"}
 """ISO 639-3 and 639-2 codes of the languages with a tokenizer of their own -> ISO 639-1; cmn is
@@ -108,7 +108,7 @@ def doubt(references: Sequence[str], target_lang: str) -> str:
     if _two_letters(target_lang) in TWO_LETTERS.values():
         return ""
     some = references[:1000]
-    if not mostly_unspaced(scripts_in("".join(some))) or has_words(some):
+    if unit_of(scripts_in("".join(some)), some) == "words":
         return ""
     return (
         f"there are no spaces between the words of the references, so that BLEU takes a whole "

@@ -8,7 +8,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
+from typing import Literal
 
+Unit = Literal["words", "characters"]
 JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
 UNSPACED = frozenset([*JAPANESE, "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"])
 """Scripts that put no spaces between words."""
@@ -105,3 +107,15 @@ def has_words(texts: Iterable[str]) -> bool:
     """Whether texts of an unspaced script were split into words: they are about two long."""
     words = [word for text in texts for word in text.split()]
     return sum(map(len, words)) < 4 * len(words)
+
+
+def unit_of(letters: Counter[str], texts: Iterable[str]) -> Unit:
+    """What lengths of texts with these letters, counted by script, are in: characters where words
+    are not spaced."""
+    return "characters" if mostly_unspaced(letters) and not has_words(texts) else "words"
+
+
+def length_in(unit: Unit, text: str) -> int:
+    """White space is no character."""
+    words = text.split()
+    return len(words) if unit == "words" else sum(map(len, words))

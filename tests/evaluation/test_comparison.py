@@ -41,7 +41,8 @@ def test_every_sentence_is_in_one_group_of_lengths(lengths: list[int]) -> None:
 def test_lengths_are_words_or_characters_where_words_are_not_spaced() -> None:
     assert measured(["a bc d", "e f"]) == ([3, 2], "words")
     assert measured(["我们今天去学校。", " 好 "]) == ([8, 1], "characters")
-    assert measured(["ฉัน ไป โรงเรียน"]) == ([15], "characters")  # spaces part clauses there
+    assert measured(["ฉัน ไป โรงเรียน"]) == ([13], "characters")  # spaces part clauses there
+    assert measured(["我们 今天 去 学校 。"]) == ([5], "words")  # they were cut into words
     assert measured(["no", "word", "Taxi 電話"]) == ([1, 1, 2], "words")
 
 
