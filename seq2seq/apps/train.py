@@ -241,10 +241,14 @@ class TranslationCLI(LightningCLI):
         elif isinstance(steps, int):
             # It counts steps, for Lightning batches.
             services["val_check_interval"] = steps * settings.accumulate_grad_batches
-        if settings.precision is None:
+        if self.subcommand != "fit":
             # What is scored is what `translate` gives, so only training is in a lower precision.
-            fit, width = self.subcommand == "fit", self._get(self.config_init, "model").d_model
-            services["precision"] = precision_for(settings.accelerator, width) if fit else "32-true"
+            services["precision"] = "32-true"
+            if settings.precision not in (None, "32-true"):
+                rank_zero_info(f"in fp32: trainer.precision={settings.precision} is for training")
+        elif settings.precision is None:
+            width = self._get(self.config_init, "model").d_model
+            services["precision"] = precision_for(settings.accelerator, width)
         return services
 
     def _settings(self) -> dict[str, Any]:

@@ -180,6 +180,18 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert (corpus / "out").read_text().splitlines() == samples
 
 
+def test_scores_are_those_of_translate_also_where_the_training_is_in_half_precision(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(trainer__precision="bf16-mixed")) == 0
+    assert run("predict", "--run", "run", "--data.predict", "test.src") == 0
+    rows = map(json.loads, Path("run/predictions.jsonl").read_text().splitlines())
+    translator = Translator.load("run", SearchConfig(beam=2), device="cpu")
+    found = translator.n_best(Path("test.src").read_text().splitlines())
+    expected = [each.score for each, *_ in found]
+    assert [row["score"] for row in rows] == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize("seconds", [0, 60])
 def test_a_log_file_gets_lines_instead_of_a_bar(
     corpus: Path,
