@@ -4,15 +4,22 @@ A format of the input is a function in READERS, one of the output a function in 
 asked for besides a translation is one more field of the object, or one more column of the text.
 """
 
-import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.data.formats import SENTENCE_FIELDS, json_object, read_jsonl, reader_of, text_in
+from seq2seq.data.formats import (
+    SENTENCE_FIELDS,
+    Fields,
+    json_fields,
+    json_object,
+    json_row,
+    read_jsonl,
+    reader_of,
+    text_in,
+)
 from seq2seq.errors import CorpusError
 from seq2seq.sentence import Sentence
 from seq2seq.translation import Translation
@@ -24,8 +31,6 @@ if TYPE_CHECKING:
 
 DIGITS = 6
 """Of a number that is computed, after the point."""
-Fields = Mapping[str, Any]
-"""What a JSON object holds, numbers as they are."""
 
 
 class Line(NamedTuple):
@@ -131,29 +136,6 @@ def write_json(number: int, line: Line, told: Sequence[Fields], n_best: int) -> 
     "translations"."""
     found = list(map(json_fields, told))
     yield json_row({**line.fields, **(found[0] if n_best == 1 else {"translations": found})})
-
-
-def json_fields(fields: Fields) -> dict[str, Any]:
-    """The same, with null for numbers that JSON does not have: infinity, and no number at all."""
-    return {name: _finite(value) for name, value in fields.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_finite, value))
-    if isinstance(value, dict):
-        return json_fields(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def json_row(fields: Fields) -> str:
-    """One line."""
-    row = json.dumps(fields, ensure_ascii=False)
-    try:
-        row.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, handed on
-        return json.dumps(fields)
-    return row
 
 
 READERS: dict[str, Callable[[str, str], Line]] = {"text": read_text, "jsonl": read_json}

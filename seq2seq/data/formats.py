@@ -7,6 +7,7 @@ one line in READERS.
 """
 
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -21,6 +22,9 @@ from lxml import etree
 
 from seq2seq.data.lines import OPENERS, Errors, open_bytes, read_lines
 from seq2seq.errors import ConfigError, CorpusError
+
+Fields = Mapping[str, Any]
+"""What a JSON object holds, numbers as they are."""
 
 
 class Pair(NamedTuple):
@@ -125,6 +129,29 @@ def text_in(record: dict[str, Any], names: Sequence[str], where: str) -> str:
     if not isinstance(text, str):
         raise CorpusError(f'{where}: "{name}" is {short_repr(text)}, not text.')
     return text
+
+
+def json_fields(fields: Fields) -> dict[str, Any]:
+    """The same, with null for numbers that JSON does not have: infinity, and no number at all."""
+    return {name: _finite(value) for name, value in fields.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_finite, value))
+    if isinstance(value, dict):
+        return json_fields(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_row(fields: Fields) -> str:
+    """A line of JSONL."""
+    row = json.dumps(fields, ensure_ascii=False)
+    try:
+        row.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, handed on
+        return json.dumps(fields)
+    return row
 
 
 def read_tmx(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:

@@ -20,6 +20,7 @@ from torchmetrics import MeanMetric
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, twice, uniform, with_other_sources
 from seq2seq.data.dataset import TextBatch
+from seq2seq.data.formats import json_fields, json_row
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
@@ -451,7 +452,7 @@ class TranslationModule(pl.LightningModule):
             {"index": i, "src": pairs[i].src, "translation": each.text, "score": each.score}
             for i, each in best.items()
         )
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        lines = (f"{json_row(json_fields(row))}\n" for row in rows)
         self.outputs.write("predictions.jsonl", lines)
 
     def _collect(self, name: str, batch: TextBatch) -> list[Translation]:

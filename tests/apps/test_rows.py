@@ -17,7 +17,6 @@ from seq2seq.apps.attention import MOST_SENTENCES
 from seq2seq.apps.rows import (
     Line,
     format_of,
-    json_fields,
     pharaoh,
     read_json,
     read_text,
@@ -25,6 +24,7 @@ from seq2seq.apps.rows import (
 )
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
+from seq2seq.data.formats import json_fields
 from seq2seq.errors import CorpusError
 from seq2seq.interop.formats import TARGETS
 from seq2seq.sentence import Sentence

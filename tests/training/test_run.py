@@ -23,7 +23,7 @@ from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.model_folder import load_model
+from seq2seq.model_folder import load_model, save_model
 from seq2seq.training import callbacks, throughput
 from seq2seq.training.callbacks import Alone, ProgressBar, ProgressLines
 from seq2seq.training.checkpoints import AtomicCheckpointIO
@@ -178,6 +178,22 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert samples != hypotheses
     assert main(["translate", "run", "test.src", "--sample", "--seed", "5", "--output", "out"]) == 0
     assert (corpus / "out").read_text().splitlines() == samples
+
+
+def test_a_score_that_is_no_number_is_null_as_in_what_translate_writes(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    model = load_model("run")
+    with torch.no_grad():
+        model.network.output.weight.fill_(torch.nan)
+    save_model(model, Path("run/model"))
+    assert run("predict", "--run", "run", "--data.predict", "test.src") == 0
+    assert main(["translate", "run", "test.src", "--beam", "2", "--output", "out.jsonl"]) == 0
+    for path in ("run/predictions.jsonl", "out.jsonl"):
+        lines = Path(path).read_text().splitlines()
+        rows = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+        assert [row["score"] for row in rows] == [None] * 40
 
 
 def test_scores_are_those_of_translate_also_where_the_training_is_in_half_precision(
