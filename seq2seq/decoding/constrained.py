@@ -30,9 +30,9 @@ MOST_BEAMS = 4
 class ConstrainedSearch:
     """A `Search`, see search.py, under one constraint for each sentence.
 
-    A draft goes on with its W likeliest tokens, and with all that help it to a missing phrase; it
-    may end when it is complete. `limits` should leave room for the phrases. Where nothing complete
-    is found within them, it is the best of what misses least.
+    A draft goes on with its W likeliest tokens, and with all that help it to a missing phrase.
+    `limits` should leave room for the phrases. Where nothing complete is found within them, it is
+    the best of what misses least.
     """
 
     def __init__(self, constraints: Sequence[Constraint]) -> None:
@@ -168,11 +168,10 @@ class SentenceSearch:
     def _grow(self, beam: int, view: View) -> Iterator[Draft]:
         """What one draft may become."""
         draft, tops, seen, fitting = self.drafts[beam], view.tops[beam], set[int](), 0
-        may_end = draft.standing.complete or (draft.standing.over and not draft.standing.missing)
         for token, gained in chain(tops, by_likelihood(view.log_probs[beam])):
             if not gained > -math.inf:
                 break
-            if token in seen or (token == EOS_ID and not may_end):
+            if token in seen:
                 continue
             seen.add(token)
             yield (grown := self._next(beam, token, gained, tops[0][1]))
@@ -198,8 +197,8 @@ class SentenceSearch:
         anything that goes on."""
         if len(self._finished) < self.config.beam:
             return not going
-        in_time = [each.lost for each in going if not is_late(each, self.limit)]
-        return min(each.lost for each in self._finished) <= min(in_time, default=math.inf)
+        least = min((each.lost for each in going), default=math.inf)
+        return min(each.lost for each in self._finished) <= least
 
     def found(self) -> list[Hypothesis]:
         """The n best, best first; without a complete one, the best of those that miss least."""

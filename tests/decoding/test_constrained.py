@@ -108,6 +108,12 @@ def constrained(
     return search(ToyStepper(models), limited, BOS_ID, config, rules)
 
 
+def likely(**log_probs: float) -> list[float]:
+    """Log-probabilities of end, "<", ">" and "-", by these names."""
+    names = ("pad", "unk", "bos", "end", "less", "more", "dash")
+    return [log_probs.get(name, -math.inf) for name in names]
+
+
 @pytest.mark.parametrize(
     ("texts", "speller"),
     [*((each, Letters()) for each in TERMS), *((each, Overlapping()) for each in TERMS[:-1])],
@@ -204,6 +210,15 @@ def test_what_does_not_fit_into_the_limit_is_the_best_of_what_misses_least() -> 
     assert [each.tokens for each in found] == [[]]
 
 
+def test_what_misses_a_term_that_does_not_fit_ends_where_the_model_ends_it() -> None:
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        return likely(dash=-1.0, less=-9.0, end=-0.1 if said.count(6) == 1 else -5.0)
+
+    for beam in (1, 3):
+        (found,) = constrained([model], [["<>>>>"]], config_of(beam), limits=[5])
+        assert text_of(found[0].tokens, Letters()) == "-"
+
+
 def test_a_rule_is_kept_even_where_it_breaks_a_constraint() -> None:
     rules = [ForcedPrefix([Request([4], prefix=[4, 5, 4])], torch.device("cpu"))]
     (found,) = constrained([random_model(0)], [["<", "-"]], config_of(3), rules=rules)
@@ -245,12 +260,6 @@ def narrowest(model: Model, texts: list[str], limit: int) -> str:
     assert found[0].tokens == best.tokens
     assert found[0].score == pytest.approx(best.score)
     return text_of(best.tokens, Letters())
-
-
-def likely(**log_probs: float) -> list[float]:
-    """Log-probabilities of end, "<", ">" and "-", by these names."""
-    names = ("pad", "unk", "bos", "end", "less", "more", "dash")
-    return [log_probs.get(name, -math.inf) for name in names]
 
 
 def test_what_would_be_one_too_many_takes_no_place_from_what_would_not() -> None:
