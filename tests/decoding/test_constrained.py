@@ -333,6 +333,17 @@ def test_what_is_within_a_term_has_a_place_beside_what_gave_it_up() -> None:
     assert narrowest(model, ["<>>>"], limit=7) == "<>>>"
 
 
+def test_each_term_that_is_begun_has_a_place_of_its_own() -> None:
+    """At the start "<" is likelier than ">", which comes at no other time."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if said.count(5) >= 3:
+            return likely(less=-0.5, dash=-9.0, end=-0.1 if said.count(4) >= 3 else -9.0)
+        return likely(less=-0.6 if said else -1.5, more=-9.0 if said else -2.0, dash=-0.1)
+
+    assert narrowest(model, ["<<<", ">>>"], limit=10) == ">>><<<"
+
+
 def test_what_says_a_term_too_often_ends_where_the_model_ends_it() -> None:
     """A prefix says it twice."""
 
