@@ -229,25 +229,22 @@ def dealt(drafts: Sequence[Draft], slots: int, limit: int) -> list[Draft]:
     """Those that go on, as many as there are slots.
 
     The slots are dealt in turn to the drafts that miss no phrase, to those that miss one, and so
-    on; and among each of these, in turn, to those between phrases, the one whose chosen tokens are
-    likeliest on average first, and those inside of each one, which has lost least first. The late
-    ones get what is left.
+    on; and among each of these, in turn, to those between phrases and to those inside of each one,
+    the one whose chosen tokens are likeliest on average first. The late ones get what is left.
     """
     banks: dict[tuple[bool, int], dict[int | None, list[Draft]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for draft in drafts:
+    for draft in sorted(drafts, key=lambda each: each.score / each.chosen, reverse=True):
         standing = draft.standing
         banks[is_late(draft, limit), standing.missing][standing.inside].append(draft)
     turns = []
     for (late, missing), parts in banks.items():
-        ranked = []
-        for inside, part in parts.items():
-            if inside is None:
-                part.sort(key=lambda each: each.score / each.chosen, reverse=True)
-            else:
-                part.sort(key=lambda each: each.lost)
-            ranked += [((place, inside is not None), each) for place, each in enumerate(part)]
+        ranked = [
+            ((place, inside is not None), each)
+            for inside, part in parts.items()
+            for place, each in enumerate(part)
+        ]
         ranked.sort(key=lambda pair: pair[0])
         turns += [((late, turn, missing), each) for turn, (_, each) in enumerate(ranked)]
     turns.sort(key=lambda pair: pair[0])

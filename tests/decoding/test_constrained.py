@@ -305,21 +305,17 @@ def test_between_terms_what_is_likelier_is_kept_not_what_has_lost_less() -> None
     assert narrowest(model, ["<"], limit=5) == "<-"
 
 
-def test_within_a_term_what_has_lost_less_is_kept_not_what_is_likelier() -> None:
-    """The second dash is unlikely wherever it stands; who says "<" at once has it before them."""
+def test_within_a_term_what_is_likelier_is_kept_not_what_has_lost_less() -> None:
+    """Where a dash has been said nothing is likely, so that nothing is lost by what is not."""
 
     def model(said: tuple[int, ...]) -> Sequence[float]:
-        dashes = min(said.count(6), 3)
-        dash, less = (-0.5, -1.9, -0.5, -0.1)[dashes], (-0.9, -6.0, -0.6, -9.0)[dashes]
-        if 4 not in said:
-            return likely(less=less, dash=dash, more=-9.0)
-        return likely(
-            dash=dash if dashes < 2 and said.count(5) == 3 else -9.0,
-            more=-9.0,
-            end=-0.1 if dashes >= 2 else -9.0,
-        )
+        if said.count(5) >= 3:
+            return likely(end=-0.1, dash=-9.0)
+        if 4 in said:
+            return likely(more=-9.0, dash=-9.0)
+        return likely(less=-3.1, dash=-3.0) if said else likely(less=-1.5, dash=-0.5)
 
-    assert narrowest(model, ["<>>>"], limit=9) == "--<>>>"
+    assert narrowest(model, ["<>>>"], limit=8) == "<>>>"
 
 
 def test_what_is_within_a_term_has_a_place_beside_what_gave_it_up() -> None:
@@ -331,6 +327,19 @@ def test_what_is_within_a_term_has_a_place_beside_what_gave_it_up() -> None:
         return likely(less=-9.0 if said else -1.1, dash=-0.1, more=-12.0)
 
     assert narrowest(model, ["<>>>"], limit=7) == "<>>>"
+
+
+def test_what_has_lost_less_than_a_finished_one_is_waited_for() -> None:
+    """Nothing is likely after a dash but what comes after "-<"; "<" at once is soon finished."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if said[:1] == (4,):
+            return likely(end=-0.1, dash=-9.0)
+        if 4 in said:
+            return likely(dash=-0.1, end=-9.0) if len(said) < 5 else likely(end=-0.1, dash=-9.0)
+        return likely(less=-1.9, dash=-2.5) if said else likely(less=-1.5, dash=-0.5)
+
+    assert narrowest(model, ["<"], limit=7) == "-<---"
 
 
 def test_each_term_that_is_begun_has_a_place_of_its_own() -> None:
