@@ -189,10 +189,12 @@ def find_subwords(path: str | Path) -> tuple[Subwords, Subwords]:
     """Those of a model or run folder; or of SentencePiece, in a file for both languages or in a
     folder with source.spm and target.spm, their pieces with our ids."""
     path = Path(path)
-    files = [path] * 2 if path.is_file() else [path / name for name in SENTENCEPIECE]
-    if any(file.is_file() for file in files):
-        src, tgt = map(Subwords.adopt, files)
-        return src, tgt
+    if path.is_file():
+        both = Subwords.adopt(path)
+        return both, both
+    src, tgt = (path / name for name in SENTENCEPIECE)
+    if src.is_file() or tgt.is_file():
+        return Subwords.adopt(src), Subwords.adopt(tgt)
     try:
         folder = find_model(path)
     except ModelFolderError as error:

@@ -79,12 +79,13 @@ def reordered(serialized: bytes, order: Sequence[str]) -> bytes:
     lacks decodes to itself and no text becomes it, but for language tags, and for single characters
     that would be unknown.
     """
-    if [piece.text for piece in pieces_in(serialized)] == list(order):
+    theirs = pieces_in(serialized)
+    if [piece.text for piece in theirs] == list(order):
         return serialized
-    known = text_pieces(serialized)
+    kept = {piece.text: piece for piece in theirs if piece.kind not in (UNKNOWN, CONTROL)}
+    known = {text: piece for text, piece in kept.items() if piece.kind != UNUSED}
     assert list(order[:4]) == SPECIAL, order[:4]
     assert known.keys() <= set(order), "a text piece without an id"
-    kept = known | {piece.text: piece for piece in pieces_in(serialized) if piece.kind == UNUSED}
     rarest = min((piece.score for piece in known.values() if piece.kind == NORMAL), default=0.0)
     spells_bytes = any(piece.kind == BYTE for piece in known.values())
 
