@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_new, check_writable
 from seq2seq.config import SearchConfig, at_least
-from seq2seq.data.corpus import parallel_lines
-from seq2seq.data.formats import check_sentences
-from seq2seq.data.lines import read_lines
+from seq2seq.data.corpus import read_sentences
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.interop.formats import TARGETS
@@ -102,13 +100,7 @@ def _text(src: str | None, tgt: str | None) -> tuple[list[str], list[str] | None
         if tgt is not None:
             raise ConfigError(f"--check-tgt {tgt} translates --check-src; name that, too.")
         return None
-    for path in filter(None, (src, tgt)):
-        check_sentences(path)
-    if tgt is None:
-        lines, references = list(read_lines(src)), None
-    else:
-        pairs = list(parallel_lines(src, tgt))
-        lines, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    lines, references = read_sentences(src, tgt)
     if not any(line.strip() for line in lines):
         raise CorpusError(f"{src} has no line to translate.")
     return lines, references

@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.apps.attention import check_number, draw_attention, examples_of
-from seq2seq.data.corpus import parallel_lines
-from seq2seq.data.formats import check_sentences
-from seq2seq.data.lines import read_lines
+from seq2seq.data.corpus import read_sentences
 from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError
 from seq2seq.reports import curves_page
@@ -102,14 +100,11 @@ def _panels(runs: Sequence[Path]) -> list[Panel]:
 
 def _sentences(source: str, target: str | None) -> tuple[list[str], list[str] | None]:
     """Those with text, and their translations if there is a file of them."""
-    for path in filter(None, (source, target)):
-        check_sentences(path)
-    if target is None:
-        sentences = [line for line in read_lines(source) if line.strip()]
-        translations = None
-    else:
-        pairs = [pair for pair in parallel_lines(source, target) if pair.src.strip()]
-        sentences, translations = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    lines, translations = read_sentences(source, target)
+    shown = [number for number, line in enumerate(lines) if line.strip()]
+    sentences = [lines[number] for number in shown]
+    if translations is not None:
+        translations = [translations[number] for number in shown]
     check_number(f"--attention {source}", len(sentences))
     return sentences, translations
 

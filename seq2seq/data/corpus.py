@@ -8,7 +8,7 @@ from glob import escape, glob
 from itertools import zip_longest
 from pathlib import Path
 
-from seq2seq.data.formats import READERS, Sides, reader_of
+from seq2seq.data.formats import READERS, Sides, check_sentences, reader_of
 from seq2seq.data.formats import Pair as Pair  # what a corpus consists of
 from seq2seq.data.huggingface import fingerprint, read_dataset
 from seq2seq.data.lines import OPENERS, Errors, read_lines
@@ -123,6 +123,16 @@ def parallel_lines(src: str, tgt: str) -> Iterator[Pair]:
             f"{tgt} has {counts[1]} lines but {src} has {counts[0]}; "
             f"line n of one must translate line n of the other."
         )
+
+
+def read_sentences(src: str, tgt: str | None = None) -> tuple[list[str], list[str] | None]:
+    """Lines of a text file, and their translations, if there is a file of them."""
+    for path in filter(None, (src, tgt)):
+        check_sentences(path)
+    if tgt is None:
+        return list(read_lines(src)), None
+    pairs = list(parallel_lines(src, tgt))
+    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
 def _two_files(files: CorpusFiles, src_lang: str, tgt_lang: str) -> tuple[str, str]:

@@ -107,10 +107,7 @@ def _side(texts: Sequence[str], language: str) -> Side:
     for text in texts:
         letters.update(scripts_in(text))
     scripts = scripts_of_language(language) or _main(letters)
-    return Side(
-        scripts=scripts,
-        unit=unit_of(letters, texts),
-    )
+    return Side(scripts=scripts, unit=unit_of(letters, texts))
 
 
 def _main(letters: Counter[str]) -> frozenset[str]:

@@ -86,7 +86,6 @@ def compare_in_depth(
     """`train` has sentences of the target language that the systems were trained on; without them
     words are counted in the first references. Groups are scored by the first metric.
     """
-
     score = partial(compare, target_lang=target_lang, lowercase=lowercase, resamples=resamples)
 
     def grouping(title: str, members: Mapping[str, Sequence[int]]) -> Grouping:

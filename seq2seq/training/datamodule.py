@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from seq2seq.config import SubwordConfig, SubwordSampling, at_least
 from seq2seq.data.batch import round_up
-from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, read_sentences, stream_pairs
 from seq2seq.data.dataset import (
     ResumableLoader,
     TextBatch,
@@ -19,8 +19,6 @@ from seq2seq.data.dataset import (
     most_pairs,
     most_tokens,
 )
-from seq2seq.data.formats import check_sentences
-from seq2seq.data.lines import read_lines
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.origin import origin, terms_beside
 from seq2seq.data.sampler import TokenBatchSampler
@@ -145,8 +143,7 @@ class CorpusDataModule(pl.LightningDataModule):
                 raise ConfigError(
                     "data.predict is not set; give --data.predict FILE, a file of source sentences."
                 )
-            check_sentences(self.predict)
-            lines = list(read_lines(self.predict))
+            lines, _ = read_sentences(self.predict)
             if not lines:
                 raise CorpusError(f"{self.predict} is empty; there is nothing to translate.")
             self.texts["predict"] = [Pair(line, "") for line in lines]
