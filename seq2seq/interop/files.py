@@ -5,10 +5,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from seq2seq.errors import ModelFolderError
+
+_ARRAY, _NUMBER = (each.__reduce__()[0] for each in (np.zeros(0), np.float64(0)))
+NUMPY: list[Any] = [
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(code)) for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]),
+    *((_ARRAY, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")),
+    *((_NUMBER, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
+]
+"""What a pickle makes numbers and arrays of numbers of, as numpy 1 and 2 name it."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -54,9 +65,10 @@ def read_any_json(path: Path) -> Any:
 
 
 def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:
-    """What `torch.save` wrote: a dictionary of tensors, of plain values and of these types."""
+    """What `torch.save` wrote: a dictionary of tensors, of plain values, numpy's included, and of
+    these types."""
     try:
-        with torch.serialization.safe_globals(list(types)):
+        with torch.serialization.safe_globals([*NUMPY, *types]):
             value = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # of what is damaged, torch raises whatever it meets
         said = str(error)
