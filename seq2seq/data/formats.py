@@ -9,7 +9,6 @@ one line in READERS.
 import json
 import math
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -202,8 +201,8 @@ def read_po(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     # polib reads files only: a text handed to it is split at U+2028 too.
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "messages.po"
-        with open_bytes(path) as packed, plain.open("wb") as unpacked:
-            shutil.copyfileobj(packed, unpacked)
+        with open_bytes(path) as packed:
+            plain.write_bytes(_FLAGS.sub(rb"\1 ", _COMMENT.sub(b"#", packed.read())))
         try:
             encoding = polib.detect_encoding(str(plain))
             with plain.open(encoding=encoding) as lines:
@@ -218,6 +217,9 @@ def read_po(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
         yield Pair(pair.tgt, pair.src) if turned else pair
 
 
+# polib wants a space behind the sign of a comment; gettext does not.
+_COMMENT = re.compile(rb"(?<![^\r\n])[ \t]*#(?!,|~(?!\|))[^\r\n]*")
+_FLAGS = re.compile(rb"(?<![^\r\n])[ \t]*(#[,~])")
 _UNCLOSED = re.compile(
     r'(?:(?:msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"(?:[^"\\]|\\.)*\\?'
 )
@@ -270,7 +272,7 @@ def _elements(path: str, *names: str) -> Iterator[Any]:
         except etree.XMLSyntaxError as error:
             last = ends.error_log.last_error
             said = f"{last.message} (line {last.line})" if last is not None else error.msg
-            raise CorpusError(f"{path} is no complete XML file: {said}.") from None
+            raise CorpusError(f"{path} cannot be read as XML: {said}.") from None
 
 
 def _text(element: Any) -> str:

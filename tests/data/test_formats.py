@@ -325,7 +325,7 @@ def test_what_is_no_xml_is_told_with_the_parsers_words(
     tmp_path: Path, text: str, said: str
 ) -> None:
     for name in ("a.tmx", "a.xlf"):
-        with pytest.raises(CorpusError, match=rf"{name} is no complete XML file: .*{said}"):
+        with pytest.raises(CorpusError, match=rf"{name} cannot be read as XML: .*{said}"):
             read(tmp_path / name, text)
 
 
@@ -545,6 +545,15 @@ def test_strings_of_a_po_may_hold_marks_and_comments_anything(tmp_path: Path) ->
     text = po([]) + '# an "open one\n#| msgid "old\nmsgid "a \\"b\\" \\\\"\nmsgstr  "c"  \n'
     (tmp_path / "a.po").write_text(text)
     assert list(stream_pairs(CorpusFiles(path=str(tmp_path / "a.po")))) == [('a "b" \\', "c")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=repr)
+def test_a_comment_of_a_po_needs_no_space_behind_its_sign(tmp_path: Path, end: str) -> None:
+    comments = '#msgid "no"\n#"\n#=c-format\n#~|msgid "no"\n'
+    text = f'{comments}{po([])}{comments}#,fuzzy\nmsgid "no"\nmsgstr "nein"\n{comments}'
+    text += '#~msgid "old"\n#~msgstr "alt"\n  #,c-format\nmsgid "a"\nmsgstr "b"\n'
+    (tmp_path / "a.po").write_bytes(text.replace("\n", end).encode())
+    assert list(stream_pairs(CorpusFiles(path=str(tmp_path / "a.po")))) == [("a", "b")]
 
 
 def test_po_says_its_own_encoding(tmp_path: Path) -> None:
