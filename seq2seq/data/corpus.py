@@ -99,12 +99,12 @@ def files_of(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> l
 def read_pairs(
     files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "", errors: Errors = "strict"
 ) -> Iterator[Pair]:
-    """As `stream_pairs`, but no error where none has text on both sides. `errors` is for the lines
-    of a file that has both sides."""
+    """As `stream_pairs`, but no error where none has text on both sides. `errors` is for what
+    has both sides: the lines of a file, the rows of a dataset."""
     fields = {"src_field": files.src_field, "tgt_field": files.tgt_field}
     sides = Sides(src_lang=src_lang, tgt_lang=tgt_lang, **fields)
     if files.path is not None and files.path.startswith(HUGGING_FACE):
-        return read_dataset(files.path.removeprefix(HUGGING_FACE), files.split, sides)
+        return read_dataset(files.path.removeprefix(HUGGING_FACE), files.split, sides, errors)
     if files.path is not None and (reader := reader_of(files.path)):
         return reader(files.path, sides, errors)
     return parallel_lines(*_two_files(files, src_lang, tgt_lang))

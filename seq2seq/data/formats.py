@@ -2,8 +2,8 @@
 
 A reader yields the pairs of a file in the file's order and in constant memory (a PO file, never
 large, is held whole). If errors are not strict, TSV and JSONL take what is not UTF-8, and a line
-without a tab, or that is no JSON, is a source without translation. A new format is one function and
-one line in READERS.
+without a tab, or without both fields, is a source without translation. A new format is one function
+and one line in READERS.
 """
 
 import json
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import polib
 from lxml import etree
@@ -24,6 +24,8 @@ from seq2seq.errors import ConfigError, CorpusError
 
 Fields = Mapping[str, Any]
 """What a JSON object holds, numbers as they are."""
+Row = TypeVar("Row")
+"""A record, or the line that holds it."""
 
 
 class Pair(NamedTuple):
@@ -87,16 +89,32 @@ def read_tsv(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
 
 def read_jsonl(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """One JSON object a line."""
-    for number, line in enumerate(read_lines(path, errors=errors), start=1):
-        where = f"{path} line {number}"
+    lines = enumerate(read_lines(path, errors=errors), start=1)
+    rows = ((f"{path} line {number}", line) for number, line in lines)
+    return pairs_in_rows(rows, json_object, sides, errors)
+
+
+def pairs_in_rows(
+    rows: Iterable[tuple[str, Row]],
+    record_of: Callable[[Row, str], Mapping[str, Any]],
+    sides: Sides,
+    errors: Errors,
+) -> Iterator[Pair]:
+    """rows: where each is, which begins its errors, and what it is. If errors are not strict, one
+    without the two fields is a source without translation; if none has them, that is an error."""
+    first: CorpusError | None = None
+    found = False
+    for where, row in rows:
         try:
-            record = json_object(line, where)
-        except CorpusError:
+            pair = sides.pair_in(record_of(row, where), where, errors)
+            found = True
+        except CorpusError as error:
             if errors == "strict":
                 raise
-            yield Pair(line, "")
-        else:
-            yield sides.pair_in(record, where, errors)
+            first, pair = first or error, Pair(str(row), "")
+        yield pair
+    if first is not None and not found:
+        raise first
 
 
 def json_object(line: str, where: str) -> dict[str, Any]:

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.formats import Pair, Sides
+from seq2seq.data.formats import Pair, Sides, pairs_in_rows
+from seq2seq.data.lines import Errors
 from seq2seq.errors import ConfigError, CorpusError
 
 
-def read_dataset(name: str, split: str, sides: Sides) -> Iterator[Pair]:
+def read_dataset(name: str, split: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """The pairs of a dataset, row by row."""
     dataset = load(name, split)
     columns = {field.split(".")[0] for field in (sides.src_field, sides.tgt_field)}
     if columns <= set(dataset.column_names):
         dataset = dataset.select_columns(sorted(columns))  # others, images say, are not decoded
-    for number, record in enumerate(dataset):
-        yield sides.pair_in(record, f"hf:{name} row {number}")
+    rows = ((f"hf:{name} row {number}", record) for number, record in enumerate(dataset))
+    return pairs_in_rows(rows, lambda record, _: record, sides, errors)
 
 
 def fingerprint(name: str, split: str) -> str:

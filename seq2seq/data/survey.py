@@ -68,8 +68,8 @@ def all_lines(
 ) -> Iterator[tuple[str | None, str | None]]:
     """Both sides line by line, None after the end of the shorter one.
 
-    Where lines are pairs, one that is none has an empty target, and a byte that is not UTF-8
-    becomes a lone surrogate; other formats are read as strictly as in training.
+    Where lines or rows are pairs, one that is none has an empty target, and a byte that is not
+    UTF-8 becomes a lone surrogate; other formats are read as strictly as in training.
     """
     paths = files_of(files, src_lang=languages[0], tgt_lang=languages[1])
     for path in paths:

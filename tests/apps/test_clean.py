@@ -188,15 +188,31 @@ def test_lines_that_are_no_json_are_rejected_as_they_stand(folder: Path) -> None
     assert rejected() == [*no_text, ("undecodable", 304, (b"\xff", b"b"))]
 
 
+def test_json_lines_without_both_fields_are_rejected_as_they_stand(folder: Path) -> None:
+    good = [json.dumps({"src": s, "tgt": t}).encode() for s, t in HEALTHY]
+    bad = [b'{"src": "a"}', b'{"src": null, "tgt": "b"}', b'{"src": "a", "tgt": 7}']
+    bad.append(rb'{"src": "a", "tgt": "\ud800"}')
+    Path("in.jsonl").write_bytes(b"\n".join([bad[0], *good, *bad[1:], b""]))
+    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "empty"]) == 0
+    assert kept() == as_bytes(HEALTHY)
+    assert rejected() == [
+        ("empty", n, (line, b"")) for n, line in zip((1, 302, 303, 304), bad, strict=True)
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
-    [(r'{"src": "a", "tgt": "\ud800"}', "half of a surrogate pair"), ('{"src": "a"}', "no field")],
+    [
+        (r'{"src": "a", "tgt": "\ud800"}', "half of a surrogate pair"),
+        ('{"src": "a"}', "no field tgt_field=tgt; its fields are src."),
+        ("plain text", "line 1 column 1 is no JSON"),
+    ],
 )
-def test_a_field_that_is_not_there_or_no_text_is_an_error(
+def test_fields_that_no_json_line_has_are_an_error(
     folder: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
 ) -> None:
     """It may be the setting that is wrong."""
-    Path("in.jsonl").write_text(f"{line}\n")
+    Path("in.jsonl").write_text(f"{line}\n" * 2)
     assert main(["clean", "in.jsonl", *OUTPUTS]) == 2
     assert said in capsys.readouterr().err
     assert not Path("out.src").exists()

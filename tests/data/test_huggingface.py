@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from seq2seq.data.corpus import CorpusFiles, sources, stream_pairs
+from seq2seq.data import huggingface
+from seq2seq.data.corpus import CorpusFiles, read_pairs, sources, stream_pairs
 from seq2seq.errors import ConfigError, CorpusError
 
 ROWS = [
@@ -52,6 +53,29 @@ def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> N
         CorpusError, match=r"src_field=en; its fields are id, src, .*translation.en"
     ):
         list(stream_pairs(CorpusFiles(path=path, src_field="en")))
+
+
+def test_a_row_without_a_translation_is_one_side_where_rows_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Dataset(list[dict[str, Any]]):
+        column_names = ("src", "tgt")
+
+        def select_columns(self, _: list[str]) -> "Dataset":
+            return self
+
+    rows = Dataset([{"src": "one", "tgt": None}, {"src": "two", "tgt": "zwei"}])
+    monkeypatch.setattr(huggingface, "load", lambda *_: rows)
+    files = CorpusFiles(path="hf:any")
+    assert list(read_pairs(files, errors="surrogateescape")) == [
+        (str(rows[0]), ""),
+        ("two", "zwei"),
+    ]
+    with pytest.raises(CorpusError, match=r"^hf:any row 0: tgt_field=tgt is None, not text"):
+        list(read_pairs(files))
+    del rows[1]
+    with pytest.raises(CorpusError, match=r"^hf:any row 0: tgt_field=tgt is None, not text"):
+        list(read_pairs(files, errors="surrogateescape"))
 
 
 def test_the_source_of_a_dataset_is_a_fingerprint_of_its_content(tmp_path: Path) -> None:
