@@ -416,6 +416,24 @@ def test_a_refusal_is_short_whatever_the_settings_stand_for(tmp_path: Path) -> N
     assert len(str(refusal.value)) < 3000
 
 
+def test_lists_in_place_of_settings_are_not_compared(tmp_path: Path) -> None:
+    """Each with aliases in it, two of them would take hours."""
+
+    class Incomparable(list[str]):
+        def __eq__(self, _: object) -> bool:
+            raise MemoryError
+
+    write_joeynmt(tmp_path)
+    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    for stack in ("encoder", "decoder"):
+        config["model"][stack]["hidden_size"] = Incomparable()
+        config["model"][stack]["embeddings"]["embedding_dim"] = Incomparable()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "safe_load", lambda _: config)
+        with pytest.raises(ModelFolderError, match=r"config\.yaml .*d_model.*a list"):
+            read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "said"), [("lang", None), ("voc_file", None), ("model_file", "it lacks .*model_file")]
 )
