@@ -1,5 +1,6 @@
 """From the ids of another toolkit to ours, where pad, unk, bos and eos are the first four."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from seq2seq.model_folder import SENTENCEPIECE, SRC_SUBWORDS, TGT_SUBWORDS
 from seq2seq.text.piece_order import SPECIAL, as_piece, reordered, text_pieces
 from seq2seq.text.subwords import Subwords
 
+_NO_PIECES = ("", *SPECIAL)
+_NOT_IN_PIECES = re.compile("[\0\ud800-\udfff]")
+"""A zero byte, and half of a surrogate pair."""
 MASKED = -1e4
 """Output bias of what no translation may hold: exp of it is 0 in fp32, and it fits into fp16."""
 
@@ -70,7 +74,8 @@ def vocabulary(
 ) -> Vocabulary:
     """entries: theirs by id; texts: what text can become; a piece without entry is unknown there.
 
-    A special piece of ours that is none there is an entry that no text becomes.
+    A special piece of ours that is none there, and what SentencePiece takes for no piece, are
+    entries that no text becomes.
     """
     first = [special.pad, special.unk, special.bos, special.eos]
     for special_id in filter(lambda each: each is not None, [*first, special.start]):
@@ -80,7 +85,7 @@ def vocabulary(
             )
     others = [i for i in sorted(entries) if i not in first]
     named = {
-        i: f"<no piece {i}>" if entries[i] in SPECIAL else as_piece(entries[i]) for i in others
+        i: as_piece(entries[i]) if _is_piece(entries[i]) else f"<no piece {i}>" for i in others
     }
     known = {*SPECIAL, *named.values()}
     lacking = [text for text in dict.fromkeys(texts) if text not in known]
@@ -96,6 +101,11 @@ def vocabulary(
     added += [BOS_ID] if special.bos is None else []
     added += range(len(others) + 4, len(pieces))
     return Vocabulary(pieces, rows, added, len(entries))
+
+
+def _is_piece(entry: str) -> bool:
+    """Whether it can be one in a SentencePiece model, and none of ours with a meaning."""
+    return entry not in _NO_PIECES and not _NOT_IN_PIECES.search(entry)
 
 
 def pieces_of(serialized: bytes, path: Path) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 import torch
 from test_ctranslate2_source import write_binary, write_tiny
 from test_fairseq_source import write_fairseq
@@ -15,6 +16,7 @@ from seq2seq.cli import main
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop import sources
 from seq2seq.interop.formats import SOURCES
+from seq2seq.interop.vocabulary import SpecialIds, pieces_of, vocabulary
 from seq2seq.model_facts import load_provenance
 
 WITHOUT_LIBRARIES: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -116,3 +118,18 @@ def test_subwords_that_sentencepiece_refuses_are_damaged(tmp_path: Path) -> None
     file.write_bytes(whole[: place + 10] + b"\xff" * 4 + whole[place + 14 :])
     with pytest.raises(ModelFolderError, match=r"any\.model is damaged: not a SentencePiece model"):
         sources.read(tmp_path)
+
+
+@pytest.mark.parametrize("entry", ["", "a\0b", "\ud83d", "<s>"], ids=ascii)
+def test_an_entry_that_can_be_no_piece_keeps_its_row(entry: str, tmp_path: Path) -> None:
+    """Where lines of a vocabulary end inside of pieces, as at U+2028, they leave nothing."""
+    write_joeynmt(tmp_path)
+    model = (tmp_path / "src.model").read_bytes()
+    texts = pieces_of(model, tmp_path)
+    entries = dict(enumerate(["<unk>", "</s>", texts[0], entry, *texts[1:]]))
+    found = vocabulary(entries, SpecialIds(unk=0, eos=1), texts)
+    subwords = found.subwords(model)
+    assert found.rows[found.pieces.index("<no piece 3>")] == 3
+    assert subwords.pieces(range(len(subwords))) == found.pieces
+    free = sentencepiece.SentencePieceProcessor(model_proto=model)
+    assert subwords.pieces(subwords.encode("kare no")) == free.encode("kare no", out_type=str)
