@@ -75,7 +75,8 @@ LIBRARIES = {
     "yaml":              "model_card interop.joeynmt_source apps.trials",
     "tqdm":              "apps",
     "zstandard":         "data.lines",
-    "numpy":             "data interop.onnx_graph evaluation.significance evaluation.pairwise",
+    "numpy":             "data interop.files interop.onnx_graph evaluation.significance "
+                         "evaluation.pairwise",
     "filelock":          "data.cache",
     "lxml":              "data.formats",
     "polib":             "data.formats",
