@@ -3,6 +3,7 @@
 import argparse
 import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from test_translator import TEXTS, random_network, subwords
 
 from seq2seq.apps.search_flags import add_search_flags
 from seq2seq.cli import main
+from seq2seq.config import Diversity, Sampling, SearchConfig
 from seq2seq.model_folder import SavedModel, save_model
 
 DOCUMENT = (Path(__file__).parent.parent / "docs/search.md").read_text(encoding="utf-8")
@@ -46,6 +48,15 @@ def test_every_flag_of_a_search_is_in_a_command() -> None:
     assert len(flags) > 10
     for flag in [*flags, "--prefix", "--ensemble", "--rerank", "--rerank-weight"]:
         assert any(f" {flag} " in command for command in COMMANDS), flag
+
+
+def test_every_search_setting_is_a_flag() -> None:
+    parser = argparse.ArgumentParser()
+    add_search_flags(parser)
+    flags = vars(parser.parse_args(["--sample"])).keys()
+    kinds = SearchConfig, Diversity, Sampling
+    names = {field.name for kind in kinds for field in fields(kind)}
+    assert names - {"diversity", "sampling"} <= flags
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda line: line.partition("test.en ")[2])
