@@ -22,7 +22,7 @@ LIGHTNING_VERBS = {
     "fit": "train a model on a parallel corpus",
     "validate": "score a model on the validation set",
     "test": "score a model on every named test set",
-    "predict": "translate the prediction corpus to JSON lines",
+    "predict": "translate the file data.predict to JSON lines",
 }
 VERBS = {
     "fetch": "download a public corpus into data/NAME",

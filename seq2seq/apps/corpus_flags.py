@@ -31,15 +31,16 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=Limits.max_words,
-        help=f"of a side; characters where words are not spaced (default: {Limits.max_words})",
+        help=f"most words of a side, or characters where words are not spaced (default: "
+        f"{Limits.max_words})",
     )
     parser.add_argument(
         "--max-ratio",
         metavar="X",
         type=float,
         default=Limits.max_ratio,
-        help=f"of the lengths of the sides, the corpus's own median ratio counting as 1 and both "
-        f"being {SLACK} characters longer than they are (default: {Limits.max_ratio:g})",
+        help=f"so many times as long may one side be, the corpus's own median ratio counting as 1 "
+        f"and both being {SLACK} characters longer than they are (default: {Limits.max_ratio:g})",
     )
 
 

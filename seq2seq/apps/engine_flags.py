@@ -73,13 +73,18 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         help="processes that translate (default: on a CPU one for each thread of torch, at most "
         "eight, if the input is a long file; else 1)",
     )
-    flag("--device", metavar="NAME", default="auto", help="auto, cpu, cuda, cuda:1 ...")
+    flag(
+        "--device",
+        metavar="NAME",
+        default="auto",
+        help="cpu, cuda, cuda:1 ... (default: auto, a GPU where there is one)",
+    )
     flag(
         "--engine",
         choices=["native", *TARGETS],
         default="native",
         help="what searches: our own network, or the library that the model was or may be exported "
-        "to",
+        "to (default: native)",
     )
     flag(
         "--precision",

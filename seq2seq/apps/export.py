@@ -36,11 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a model folder or a run folder")
     parser.add_argument("--to", choices=TARGETS, required=True, help="the library")
     parser.add_argument("output", metavar="OUT", type=Path, help="the folder to write")
-    parser.add_argument("--quantize", metavar="TYPE", help="of the weights: int8, float16 ...")
+    parser.add_argument(
+        "--quantize",
+        metavar="TYPE",
+        help="store weights as int8, int8_bfloat16 or float16, with ctranslate2 (default: fp32)",
+    )
     parser.add_argument(
         "--check", metavar="N", type=int, default=100, help="lines to compare, or 0 (default: 100)"
     )
-    parser.add_argument("--check-src", metavar="FILE", help="compare on its first lines")
+    parser.add_argument(
+        "--check-src", metavar="FILE", help="compare on its first lines (default: made up)"
+    )
     parser.add_argument("--check-tgt", metavar="FILE", help="their translations, for BLEU")
 
 

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--length-penalty",
         choices=("length", "gnmt"),
         default="length",
-        help="what a score is divided by (default: length)",
+        help="what a score is divided by, with --alpha (default: length)",
     )
     parser.add_argument(
         "--alpha",
@@ -72,7 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens of a batch, on its longer side (default: 4096)",
     )
     parser.add_argument(
-        "--device", metavar="NAME", default="auto", help="auto, cpu, cuda, cuda:1 ..."
+        "--device",
+        metavar="NAME",
+        default="auto",
+        help="cpu, cuda, cuda:1 ... (default: auto, a GPU where there is one)",
     )
 
 

@@ -38,10 +38,20 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         "--coverage-penalty",
         metavar="X",
         type=float,
-        help="weight of how much of the source was looked at, e.g. 0.1 with gnmt",
+        help="weight of how much of the source was looked at, e.g. 0.1 with gnmt (default: 0)",
     )
-    flag("--min-target-length", metavar="N", type=int, help="least subwords of a translation")
-    flag("--max-target-length", metavar="N", type=int, help="most subwords of a translation")
+    flag(
+        "--min-target-length",
+        metavar="N",
+        type=int,
+        help="least subwords of a translation (default: 0)",
+    )
+    flag(
+        "--max-target-length",
+        metavar="N",
+        type=int,
+        help="most subwords of a translation (default: what its line allows, as follows)",
+    )
     flag(
         "--max-length-ratio",
         metavar="X",
@@ -49,19 +59,25 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         help="most subwords of a translation for each subword of its line (default: 2)",
     )
     flag("--max-length-offset", metavar="N", type=int, help="so many more (default: 10)")
-    flag("--no-repeat-ngram", metavar="N", type=int, help="no N subwords in a row twice")
+    flag(
+        "--no-repeat-ngram",
+        metavar="N",
+        type=int,
+        help="no N subwords in a row twice (default: 0, no rule)",
+    )
     flag(
         "--repetition-penalty",
         metavar="X",
         type=float,
-        help="factor on the log-probability of subwords that were said already, e.g. 1.2",
+        help="factor on the log-probability of subwords that were said already, e.g. 1.2 "
+        "(default: 1)",
     )
     flag(
         "--diversity-groups",
         metavar="N",
         type=int,
         dest="groups",
-        help="split the beam into groups that avoid each other's words",
+        help="split the beam into groups that avoid each other's words (default: 1)",
     )
     flag(
         "--diversity-strength",
@@ -71,9 +87,24 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         help="how much they do (default: 0.5)",
     )
     flag("--sample", action="store_true", help="draw --n-best translations instead of searching")
-    flag("--temperature", metavar="X", type=float, help="below 1 bolder choices are rarer")
-    flag("--top-k", metavar="N", type=int, help="draw from the N likeliest subwords only")
-    flag("--top-p", metavar="X", type=float, help="draw from the likeliest that reach X together")
+    flag(
+        "--temperature",
+        metavar="X",
+        type=float,
+        help="below 1 bolder choices are rarer (default: 1)",
+    )
+    flag(
+        "--top-k",
+        metavar="N",
+        type=int,
+        help="draw from the N likeliest subwords only (default: from all)",
+    )
+    flag(
+        "--top-p",
+        metavar="X",
+        type=float,
+        help="draw from the likeliest that reach the probability X together (default: 1)",
+    )
     flag("--seed", metavar="N", type=int, help="of the draws (default: 1)")
 
 
