@@ -172,17 +172,15 @@ class SubwordConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SubwordSampling:
-    """Another segmentation of every training sentence in every epoch; None is the best one always.
-
-    With unigram subwords the strength is the exponent alpha of the segmentation's probability (Kudo
-    2018, section 3.3): 1 follows the model, towards 0 all are equally likely; 0.2 is usual. With
-    BPE it is the share of merges left out (Provilkov et al. 2020): 0.1 is usual.
-    """
+    """Another segmentation of every training sentence in every epoch."""
 
     src: float | None = None
-    """Strength for source sentences, more than 0 and at most 1."""
+    """Of source sentences, more than 0 and at most 1; null for the best segmentation always. With
+    unigram subwords the exponent alpha of a segmentation's probability (Kudo 2018, section 3.3): 1
+    follows the model, towards 0 all are equally likely; 0.2 is usual. With BPE the share of merges
+    left out (Provilkov et al. 2020); 0.1 is usual."""
     tgt: float | None = None
-    """Strength for target sentences."""
+    """The same of target sentences."""
 
     def __post_init__(self) -> None:
         for side in ("src", "tgt"):
