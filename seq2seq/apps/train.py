@@ -41,7 +41,7 @@ from seq2seq.apps.train_settings import (
     follow_subwords,
 )
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.errors import ConfigError, UserError
+from seq2seq.errors import ConfigError, ModelFolderError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, read_description
 from seq2seq.training.callbacks import (
@@ -186,7 +186,10 @@ class TranslationCLI(LightningCLI):
             settings.init_from = str(find_model(settings.model_folder or run))
         if settings.init_from is not None:
             settings.data.subwords_from = settings.init_from
-            origin = find_model(settings.init_from)
+            try:
+                origin = find_model(settings.init_from)
+            except ModelFolderError as error:
+                raise ModelFolderError(f"init_from: {error}") from None
             config, *codes = read_description(origin)
             if self.subcommand == "fit":
                 check_architecture(architecture, config, settings.init_from)
