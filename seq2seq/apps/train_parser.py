@@ -14,6 +14,14 @@ from seq2seq.errors import ConfigError
 
 LONGEST_ERROR = 600
 """Characters."""
+CORPORA = {
+    **{
+        name: f"--data.{name}.src FILE --data.{name}.tgt FILE, or --data.{name}.path FILE"
+        for name in ("train", "validation")
+    },
+    "test": "--data.test '{NAME: {src: FILE, tgt: FILE}}'",
+}
+"""How each is given."""
 
 
 class OneLineParser(LightningArgumentParser):
@@ -41,6 +49,17 @@ class OneLineParser(LightningArgumentParser):
                 f"--{setting}.{name}.{field} alone is no corpus; give it as a whole: "
                 f"--{setting}.{name} '{{src: FILE, tgt: FILE}}'"
             )
+        corpus = re.match(
+            r'Parser key "data\.(\w+)":.*value type: <class \'(\w+)\'>\s+Given value: (.*)',
+            message,
+            re.DOTALL,
+        )
+        if corpus and (form := CORPORA.get(corpus[1])):
+            value = "" if corpus[2] == "str" else f"={corpus[3]}"  # a text may be a whole file's
+            message = f"data.{corpus[1]}{value} is no corpus; give {form}"
+        unknown = re.match(r"(?:unrecognized arguments|ambiguous option): (--[\w.-]+)", message)
+        if unknown and (meant := self._settings_called(unknown[1])):
+            message = f"{unknown[1]} is no setting; did you mean {' or '.join(meant)}?"
         if self._reading is not None:
             message = f"{self._reading}: {message}"
         message = message.replace(' in "<unicode string>",', " in")
@@ -48,6 +67,13 @@ class OneLineParser(LightningArgumentParser):
         if len(words) > LONGEST_ERROR:  # it may quote a file that was taken for a configuration
             words = f"{words[: LONGEST_ERROR // 2]} ... {words[-LONGEST_ERROR // 2 :]}"
         self.exit(2, f"error: {words} (see: {command} --help)\n")
+
+    def _settings_called(self, flag: str) -> list[str]:
+        """The settings with this name in some group, or with hyphens in it."""
+        name = flag.removeprefix("--").replace("-", "_")
+        inside = re.findall(r"--[\w.]+(?= FILE)", " ".join(CORPORA.values()))
+        known = [*inside, *self._option_string_actions]
+        return [each for each in known if each == f"--{name}" or each.endswith(f".{name}")]
 
 
 def with_settings_of_run(argv: Sequence[str]) -> list[str]:
