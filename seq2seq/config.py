@@ -238,8 +238,8 @@ class Diversity:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How translations are searched for: by a `Translator`, or, as the settings `search.*` of a run,
-    in its validations and tests."""
+    """How translations are searched for: by a `Translator`, or, as settings `search.*` of a run, in
+    its validations and tests."""
 
     beam: int = 5
     """Hypotheses kept per sentence, W; 1 is greedy search. Sampling ignores it."""
