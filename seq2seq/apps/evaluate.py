@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--paired",
         choices=PAIRED,
         default="bootstrap",
-        help="the test behind p-values (default: bootstrap)",
+        help="the test behind p-values; bootstrap's count one direction, so their 0.025 is the "
+        "0.05 of randomization (default: bootstrap)",
     )
     parser.add_argument(
         "--resamples",
