@@ -119,7 +119,7 @@ class TranslationCLI(LightningCLI):
             save_config_callback=SaveRunConfig,
             seed_everything_default=1,
             parser_class=OneLineParser,
-            parser_kwargs={"prog": "seq2seq"},
+            parser_kwargs={"prog": "seq2seq", "allow_abbrev": False},
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
         )

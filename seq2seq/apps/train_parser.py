@@ -69,11 +69,16 @@ class OneLineParser(LightningArgumentParser):
         self.exit(2, f"error: {words} (see: {command} --help)\n")
 
     def _settings_called(self, flag: str) -> list[str]:
-        """The settings with this name in some group, or with hyphens in it."""
+        """The settings with this name in some group, or with hyphens in it; else those outside of
+        groups that begin so."""
         name = flag.removeprefix("--").replace("-", "_")
         inside = re.findall(r"--[\w.]+(?= FILE)", " ".join(CORPORA.values()))
-        known = [*inside, *self._option_string_actions]
-        return [each for each in known if each == f"--{name}" or each.endswith(f".{name}")]
+        options = self._option_string_actions.items()  # of those that follow others by another name
+        known = [*inside, *(each for each, action in options if each in action.option_strings)]
+        called = [each for each in known if each == f"--{name}" or each.endswith(f".{name}")]
+        return called or [
+            each for each in known if each.startswith(f"--{name}") and "." not in each
+        ]
 
 
 def with_settings_of_run(argv: Sequence[str]) -> list[str]:

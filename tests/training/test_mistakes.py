@@ -169,6 +169,8 @@ def test_a_group_of_settings_that_is_one_value_is_named(
         ("--train train.src train.tgt", r"--train is no setting; did you mean --data.train\? "),
         ("--train.src train.src", r"--train.src is no setting; did you mean --data.train.src\? "),
         ("--model.d-model=32", r"--model.d-model is no setting; did you mean --model.d_model\? "),
+        ("--seed 3", r"--seed is no setting; did you mean --seed_everything\? "),
+        ("--ckpt last", r"--ckpt is no setting; did you mean --ckpt_path\? "),
         ("--colour red", r"unrecognized arguments: --colour red \("),
     ],
 )
