@@ -51,6 +51,20 @@ def test_every_command_writes_a_translation_of_every_line(
     assert written.count("\n") == 6 * n_best
 
 
+def test_the_example_in_python_reads_the_lines_that_the_command_reads(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").symlink_to(folder / "runs")
+    Path("test.en").write_bytes("ka re\rno\nto\u2028mi\x0bsu\r\n\n".encode())
+    (example,) = re.findall(r"^```text\n(from seq2seq import S.*?)^```", GUIDE, re.DOTALL | re.M)
+    exec(example.replace("Noch", "ka"), {})
+    assert capsys.readouterr().out.count("\n") == 1 + 3
+
+
 def test_the_guides_show_every_flag() -> None:
     guides = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
     commands = re.findall(r"^seq2seq translate (.*)$", guides.replace("\\\n", " "), re.MULTILINE)
