@@ -17,7 +17,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.formats import extra
 from seq2seq.interop.refusal import refuse_search
-from seq2seq.interop.scored import scored, seed_of
+from seq2seq.interop.scored import beyond, scored, seed_of
 
 PRECISIONS = {"fp32": "default", "bf16": "bfloat16", "fp16": "float16"}
 """Ours under its names; by default it computes in the type that is stored."""
@@ -48,6 +48,11 @@ class CTranslate2Engine:
         if config.sampling is not None:
             return self._scored(batch, self._draw(batch, max(limits), config), limits, config)
         found = self._translate(batch, max(limits), config)
+        told = [[each.tokens for each in hypotheses] for hypotheses in found]
+        for limit, rows in beyond(told, limits, config).items():
+            alike = self._translate([batch[row] for row in rows], limit, config)
+            for row, hypotheses in zip(rows, alike, strict=True):
+                found[row] = hypotheses
         ruled = config.min_target_length > 0 or config.no_repeat_ngram > 0
         again: list[int] = []
         for row, (request, limit) in enumerate(zip(batch, limits, strict=True)):

@@ -1,6 +1,7 @@
-"""Our scores for what another library has found or drawn, and the seed of its draws."""
+"""Our limits and scores for what another library has found or drawn, and the seed of its draws."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from random import Random
 
@@ -12,6 +13,21 @@ from seq2seq.engine import ScoringEngine
 
 PAIRS = 32
 """Sentences and translations that are scored at a time."""
+
+
+def beyond(
+    translations: Sequence[Sequence[Ids]], limits: Sequence[int], config: SearchConfig
+) -> Mapping[int, Sequence[int]]:
+    """A library has one limit for a batch, the largest: by their own limit the sentences whose
+    beam went on after it. There a beam keeps what has not ended, too, so they are to be searched
+    for again. (What is greedy, or drawn, is just cut.)"""
+    found, largest = defaultdict[int, list[int]](list), max(limits)
+    if config.beam == 1 or config.sampling is not None:
+        return found
+    for row, (told, limit) in enumerate(zip(translations, limits, strict=True)):
+        if limit < largest and max(map(len, told)) + 1 >= limit:
+            found[limit].append(row)
+    return found
 
 
 def scored(

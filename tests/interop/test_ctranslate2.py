@@ -98,6 +98,19 @@ def test_hypotheses_of_a_beam_are_possible_scored_as_ours_and_best_first(
             assert score == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
+def test_a_beam_finds_the_same_among_sentences_of_other_limits(engine: str, tmp_path: Path) -> None:
+    saved = brief_model()
+    other, _ = opened(saved, engine, tmp_path)
+    # Beside a prefix CTranslate2 gives no empty translation.
+    batch, config = asked(saved), search_of(4, n_best=3, alpha=0.7, min_target_length=1)
+    for request, among in zip(batch, other.search(batch, config), strict=True):
+        (alone,) = other.search([request], config)
+        assert [each.tokens for each in among] == [each.tokens for each in alone]
+        scores = [each.score for each in alone]
+        assert [each.score for each in among] == pytest.approx(scores, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     "wish",
     [{"min_target_length": 5}, {"no_repeat_ngram": 1}, {"min_target_length": 90}],
