@@ -35,14 +35,16 @@ class SideCount:
         bars = [0] * BARS
         for length, count in self.lengths.items():
             bars[min(BARS - 1, max(0, length - 1) // width)] += count
+        longest = max(self.lengths, default=0)
+        ends = [*range(width, BARS * width, width), max(BARS * width, longest)]
         return SideReport(
             lines=lines,
             unit=self.side.unit,
             mean=units / max(1, self.lengths.total()),
             median=self._quantile(0.5),
             percentile99=percentile99,
-            longest=max(self.lengths, default=0),
-            histogram=[((n + 1) * width, count) for n, count in enumerate(bars)],
+            longest=longest,
+            histogram=list(zip(ends, bars, strict=True)),
             subwords_per_unit=None if self.subwords is None else self.pieces / max(1, units),
             unlearned_share=None if self.subwords is None else self.unlearned_share(),
         )

@@ -234,7 +234,17 @@ def test_lengths_are_those_of_the_words(tmp_path: Path) -> None:
         100,
         101,
     )
-    assert sum(count for _, count in side.histogram) == 101
+
+
+@pytest.mark.parametrize("longest", [7, 100, 700])
+def test_each_bar_counts_the_lengths_up_to_its_number_that_are_in_none_before_it(
+    tmp_path: Path, longest: int
+) -> None:
+    lengths = [*range(100), longest]
+    (report,) = reports(tmp_path, [("a " * n, "b " * n) for n in lengths])
+    ends = [end for end, _ in report.tgt.histogram]
+    for below, (end, count) in zip([-1, *ends], report.tgt.histogram, strict=False):
+        assert count == sum(below < length <= end for length in lengths)
 
 
 def test_subwords_that_the_model_does_not_know_are_counted(tmp_path: Path) -> None:
