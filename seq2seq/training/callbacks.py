@@ -349,6 +349,11 @@ class ProgressLines(pl.callbacks.ProgressBar):
             return
         self._due = time.monotonic() + self.SECONDS
         known, end = trainer.callback_metrics, trainer.max_steps
-        numbers = [f"{name} {float(known[name]):,.4g}" for name in self.SHOWN if name in known]
+        numbers = [f"{name} {_brief(float(known[name]))}" for name in self.SHOWN if name in known]
         where = f"{trainer.global_step} of {end}" if end > 0 else f"{trainer.global_step}"
         rank_zero_info(f"step {where}: {', '.join(numbers)}")
+
+
+def _brief(value: float) -> str:
+    """Four digits, and all those before the point."""
+    return f"{value:,.0f}" if 1e3 <= value < 1e12 else f"{value:.4g}"

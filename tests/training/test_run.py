@@ -232,14 +232,16 @@ def test_a_line_a_minute_says_how_far_the_run_is(
     seconds, module = 0, cast(Any, None)
     monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: seconds))
     trainer: Any = SimpleNamespace(is_global_zero=True, max_steps=end)
-    trainer.callback_metrics = {"val_bleu": torch.tensor(7.5), "loss": torch.tensor(2.5)}
+    known = {"val_bleu": 7.5, "loss": 2.5, "lr": 1 / 3000, "tokens_per_second": 123456.7}
+    trainer.callback_metrics = {name: torch.tensor(value) for name, value in known.items()}
     lines = ProgressLines()
     lines.on_train_start(trainer, module)
     for step in range(1, 9):
         seconds, trainer.global_step = 25 * step, step
         lines.on_train_batch_end(trainer, module, None, None, step - 1)
     # After 75 seconds, and after the first step at 135 seconds or later.
-    assert caplog.messages == [f"step 3{where}: loss 2.5", f"step 6{where}: loss 2.5"]
+    said = "loss 2.5, lr 0.0003333, tokens_per_second 123,457"
+    assert caplog.messages == [f"step {step}{where}: {said}" for step in (3, 6)]
 
 
 def test_the_bar_shows_as_numbers_what_is_known() -> None:
