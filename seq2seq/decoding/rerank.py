@@ -20,7 +20,7 @@ def find_and_rerank(
     or among the samples that are asked for."""
     found = find(batch, config if config.sampling else replace(config, n_best=config.beam))
     told: list[list[float]] = [[] for _ in batch]
-    for rank in range(max(map(len, found))):  # of each sentence one, so that a batch stays as large
+    for rank in range(max(map(len, found), default=0)):  # one of each sentence: batches stay large
         rows = [row for row, each in enumerate(found) if len(each) > rank]
         src, tgt = [batch[row].src for row in rows], [found[row][rank].tokens for row in rows]
         for row, number in zip(rows, tell(src, tgt), strict=True):

@@ -54,3 +54,7 @@ def test_of_samples_there_are_as_many_as_asked_for() -> None:
     config = SearchConfig(beam=3, n_best=2, sampling=Sampling())
     (first, *_) = find_and_rerank(find, tell, -2.0, BATCH, config)
     assert [each.tokens for each in first] == [[10], [11, 12]]  # not [], which nobody asked for
+
+
+def test_of_no_sentences_there_is_nothing_to_rank() -> None:
+    assert find_and_rerank(lambda batch, config: [], tell, 1.0, [], SearchConfig()) == []
