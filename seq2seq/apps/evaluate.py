@@ -34,6 +34,7 @@ from seq2seq.evaluation.comparison import compare_in_depth
 from seq2seq.evaluation.metrics import METRICS, doubt
 from seq2seq.evaluation.significance import PAIRED, SystemScore, compare
 from seq2seq.reports.evaluation_page import html_page
+from seq2seq.reports.score_words import chance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -197,10 +198,10 @@ def _lines(scores: Sequence[SystemScore]) -> Iterator[str]:
         yield f"{name}  {baseline.signature}"
         yield f"  {baseline.system:{width}}  {_value(baseline)}  baseline"
         for score in others:
-            chance = "" if score.p_value is None else f"  p = {score.p_value:.4f}"
+            tested = "" if score.p_value is None else f"  {chance(score.p_value, 4)}"
             yield (
                 f"  {score.system:{width}}  {_value(score)}  "
-                f"{score.value - baseline.value:+.2f}{chance}"
+                f"{score.value - baseline.value:+.2f}{tested}"
             )
 
 

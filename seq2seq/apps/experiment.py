@@ -34,6 +34,7 @@ from seq2seq.evaluation.metrics import METRICS
 from seq2seq.evaluation.seeds import SeedScores, score_seeds
 from seq2seq.evaluation.significance import SURE, check_seed
 from seq2seq.reports.experiment_page import html_page
+from seq2seq.reports.score_words import chance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +156,7 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
                 difference = ""
                 if baseline:
                     change = score["mean"] - first["mean"]
-                    difference = f"  {change:+.2f}  p = {score['p_value']:.4f}"
+                    difference = f"  {change:+.2f}  {chance(score['p_value'], 4)}"
                 yield f"    {_line(score)}{difference}"
     for each in report["missing"]:
         yield f"missing: {each}"

@@ -90,7 +90,8 @@ def _verdict(score: Mapping[str, Any], baseline: Mapping[str, Any], sure: float)
     if score["p_value"] is None:
         return said
     style, word = verdict(score["name"], change, score["p_value"], sure)
-    return f'{said} <span class="chip {style}">{word}, {chance(score["p_value"])}</span>'
+    told = escape(f"{word}, {chance(score['p_value'])}")
+    return f'{said} <span class="chip {style}">{told}</span>'
 
 
 def _scores(comparison: Mapping[str, Any]) -> str:
@@ -125,7 +126,8 @@ def _score_cells(scores: Sequence[Mapping[str, Any]], index: int) -> str:
     below = ""
     if index and scores[index]["p_value"] is not None:
         change = estimates[index].value - estimates[0].value
-        below = f"<br /><small>{signed(change)}, {chance(scores[index]['p_value'])}</small>"
+        said = f"{signed(change)}, {chance(scores[index]['p_value'])}"
+        below = f"<br /><small>{escape(said)}</small>"
     picture = group_chart.row(estimates[index], axis_of(estimates), index)
     return f"<td{mark}>{estimates[index]}{below}</td><td>{picture}</td>"
 

@@ -81,7 +81,7 @@ def _cells(scores: Mapping[str, Any], config: str, index: int, sure: float) -> s
     else:
         change = score["mean"] - baseline["mean"]
         word, _ = verdict(score["name"], change, score["p_value"], sure)
-        p_value = f'<span class="chip {word}">{chance(score["p_value"])}</span>'
+        p_value = f'<span class="chip {word}">{escape(chance(score["p_value"]))}</span>'
         below = f"{below}, {signed(change)} {p_value}"
     return f"<td>{said}<br /><small>{below}</small></td><td>{picture}</td>"
 

@@ -32,9 +32,10 @@ def signed(change: float, digits: int = 2) -> str:
     return f"{change:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def chance(p_value: float) -> str:
-    """HTML."""
-    return f"p = {p_value:.3f}" if p_value >= 0.0005 else "p &lt; 0.001"
+def chance(p_value: float, digits: int = 3) -> str:
+    """Text: a bound where nothing but zeros would be shown, for no p is 0."""
+    least = 10.0**-digits
+    return f"p = {p_value:.{digits}f}" if p_value >= least / 2 else f"p < {least:g}"
 
 
 def heading(metric: str) -> str:

@@ -178,6 +178,14 @@ def test_other_systems_are_compared_with_the_first(
     )
 
 
+def test_no_chance_is_told_as_zero(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(files / "base", ["x"] * 30)
+    write(files / "good", ["a b c"] * 30)
+    command = ["evaluate", "base", "good", "--systems", "good", "--metrics", "ter"]
+    assert main([*command, "--resamples", "20000"]) == 0
+    assert capsys.readouterr().out.endswith("  -100.00  p < 0.0001\n")
+
+
 def test_without_resamples_the_signature_is_that_of_published_scores(
     other: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

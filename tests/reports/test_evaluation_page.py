@@ -8,6 +8,7 @@ import pytest
 
 from seq2seq.reports.evaluation_page import html_page
 from seq2seq.reports.group_chart import BOTTOM, TOP, Estimate, axis_of, chart
+from seq2seq.reports.score_words import chance
 
 HOSTILE = "<script>alert(1)</script> & ']]>"
 
@@ -144,7 +145,26 @@ def test_the_verdict_knows_which_way_a_metric_goes_and_what_is_chance(
 
 
 def test_the_smallest_chance_is_told_as_a_bound() -> None:
-    assert "better, p < 0.001" in text(html_page(comparison(0.0001)))
+    shown = text(html_page(comparison(0.0001)))
+    assert "better, p < 0.001" in shown
+    assert "+2.25, p < 0.001" in shown
+
+
+@pytest.mark.parametrize(
+    ("p_value", "digits", "said"),
+    [
+        (1.0, 3, "p = 1.000"),
+        (0.0005, 3, "p = 0.001"),
+        (0.00049, 3, "p < 0.001"),
+        (0.00049, 4, "p = 0.0005"),
+        (0.00005, 4, "p = 0.0001"),
+        (0.000049, 4, "p < 0.0001"),
+    ],
+)
+def test_a_chance_has_as_many_digits_as_asked_for_and_is_never_zero(
+    p_value: float, digits: int, said: str
+) -> None:
+    assert chance(p_value, digits) == said
 
 
 def test_a_page_without_intervals_says_so_and_one_system_is_compared_with_none() -> None:
