@@ -62,7 +62,8 @@ def test_gradients_explode_against_the_median_and_not_where_all_norms_are_small(
 def test_a_decoder_that_loses_nothing_with_other_sources_ignores_its_source() -> None:
     told = said(ignored_source(math.log(12), math.log(12.5), RECIPE))
     assert "12 with the true sources and 12.5 with those of other" in told
-    assert ignored_source(2.0, 3.0, RECIPE) is None
+    assert ignored_source(2.0, 2.04, RECIPE) is not None
+    assert ignored_source(2.0, 2.06, RECIPE) is None
     assert ignored_source(math.nan, math.nan, RECIPE) is None
     assert ignored_source(1e9, 1e9, RECIPE) is not None
 
@@ -93,6 +94,21 @@ def test_output_is_degenerate_where_its_references_are_not(
     assert degenerate_output([], []) is None
 
 
+@pytest.mark.parametrize(("same", "grade"), [(11, 1), (18, 1), (19, 2)])
+def test_output_that_is_nearly_all_degenerate_is_worse(same: int, grade: int) -> None:
+    translations = ["A man."] * same + REFERENCES[same:]
+    told = degenerate_output(translations, REFERENCES)
+    assert told is not None
+    assert told.grade == grade
+
+
+@pytest.mark.parametrize(("letters", "odd"), [(9, True), (10, False), (40, False), (41, True)])
+def test_translations_of_half_to_twice_the_length_are_not_odd(letters: int, odd: bool) -> None:
+    translations = [f"{number:0{letters}}" for number in range(20)]
+    references = [f"{number:020}" for number in range(20)]
+    assert bool(degenerate_output(translations, references)) == odd
+
+
 def test_overlap_is_told_where_scores_suffer_from_it() -> None:
     told = said(overlapping_validation(Glance(pairs=30, sources=40, looked_at=900, of=900), 1000))
     assert "30 of 1000 validation pairs, and 40 of their sources" in told
@@ -102,5 +118,7 @@ def test_overlap_is_told_where_scores_suffer_from_it() -> None:
         Glance(pairs=2, sources=2, looked_at=100, of=90_000),  # too few to guess from
     ):
         assert overlapping_validation(fine, 1000) is None
+    sources = Glance(pairs=0, sources=251, looked_at=900, of=900)
+    assert overlapping_validation(sources, 1000) is not None, "with other translations"
     few = Glance(pairs=3, sources=3, looked_at=100, of=90_000)
     assert overlapping_validation(few, 1000) is not None, "three of a small part"
