@@ -290,6 +290,16 @@ def test_a_sound_run_gets_no_warning_and_shows_the_same_samples_after_each_valid
     assert "\n".join(late[1:]).encode() in events.read_bytes()
 
 
+def test_what_lightning_tries_before_the_first_step_is_no_validation(
+    corpus: Path, run: Run
+) -> None:
+    assert run("fit", *settings(trainer__num_sanity_val_steps=1)) == 0
+    blocks = Path("run/samples.txt").read_text().split("step ")[1:]
+    assert [int(block.split(",")[0]) for block in blocks] == [4, 8]
+    checkpoint = torch.load("run/checkpoints/step=8.ckpt", weights_only=True)
+    assert checkpoint["callbacks"]["Health"]["validations"] == 2
+
+
 def test_gradients_are_clipped_and_measured_as_those_of_the_loss_where_fp16_scales_it(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
