@@ -280,7 +280,13 @@ def test_a_run_that_validates_some_batches_goes_on_with_those(
     assert run("fit", *larger, "--ckpt_path", "last") == 2
     assert "error: data.batch_tokens is not what it was" in capsys.readouterr().err
     assert run("fit", *settings(**KEPT, **some, trainer__max_steps=12), "--ckpt_path", "last") == 0
-    # Of all batches it has no say.
+    path = Path("run/checkpoints/step=12.ckpt")
+    content = torch.load(path, weights_only=True)
+    content["yardstick"]["the number of processes"] = 2
+    torch.save(content, path)
+    assert run("fit", *settings(**KEPT, **some, trainer__max_steps=16), "--ckpt_path", "last") == 2
+    assert "error: the number of processes is not what it was" in capsys.readouterr().err
+    # Of all batches the budget has no say.
     assert run("fit", *settings(**KEPT, run="all")) == 0
     larger = settings(**KEPT, run="all", data__batch_tokens=1024, trainer__max_steps=12)
     assert run("fit", *larger, "--ckpt_path", "last") == 0
