@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-defined]
     MisconfigurationException,
+    SIGTERMException,
 )
 
 from seq2seq.allocator import keep_freed_memory
@@ -336,13 +338,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
     try:
-        TranslationCLI()
+        if TranslationCLI().trainer.received_sigterm:  # in its last batch
+            raise SIGTERMException
     except MisconfigurationException as error:
         raise ConfigError(str(error)) from None
     except RuntimeError as error:  # of the library through which processes talk
         if not re.search("(closed|reset) by peer", str(error)):
             raise
         raise ConfigError("another process of this run has ended; it says why.") from None
+    except SIGTERMException:  # Lightning's, with status 0
+        raise SystemExit(128 + signal.SIGTERM) from None
     except SystemExit as end:
         if isinstance(end.__context__, KeyboardInterrupt):  # Lightning has no status for it
             raise KeyboardInterrupt from None

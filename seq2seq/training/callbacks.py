@@ -275,6 +275,9 @@ class CleanStop(Callback):
                 self._stop(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Which model is kept can be chosen by the next session."""
+        if self._stops(trainer):
+            self._stop(trainer)
         self._restore()
 
     def on_exception(

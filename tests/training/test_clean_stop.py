@@ -12,6 +12,7 @@ from small_runs import Run, ctrl_c_in_step, settings, validated_after
 
 from seq2seq.training.callbacks import CleanStop
 from seq2seq.training.checkpoints import step_of
+from seq2seq.training.module import TranslationModule
 
 MODULE: Any = None
 """No callback here looks at it."""
@@ -31,6 +32,44 @@ def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
         run("fit", *settings(trainer__val_check_interval=interval))
     assert stopped.value.code == 128 + signal.SIGINT
     assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == 3
+
+
+def test_a_run_that_is_stopped_in_its_last_validation_chooses_its_model_when_it_goes_on(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings(trainer__max_steps=1)
+    with monkeypatch.context() as patch:
+        stop_in("validation_step", patch)
+        with pytest.raises(SystemExit) as stopped:
+            run("fit", *chosen)
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert validated_after() == [1]
+    assert not Path("run/candidates.jsonl").exists()
+    assert run("fit", *chosen, "--ckpt_path", "last") == 0
+    assert Path("run/candidates.jsonl").exists()
+
+
+@pytest.mark.parametrize("tokens", [16, 512], ids=["several batches", "one batch"])
+def test_a_test_that_is_stopped_says_so_in_its_status(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    stop_in("test_step", monkeypatch)
+    with pytest.raises(SystemExit) as stopped:
+        run("test", "--run", "run", "--data.batch_tokens", tokens)
+    assert stopped.value.code == 128 + signal.SIGTERM
+
+
+def stop_in(name: str, patch: pytest.MonkeyPatch) -> None:
+    """SIGTERM comes in the first of these steps."""
+    step, signals = getattr(TranslationModule, name), iter([signal.SIGTERM])
+
+    def stopping(*arguments: Any) -> Any:
+        for number in signals:
+            signal.raise_signal(number)
+        return step(*arguments)
+
+    patch.setattr(TranslationModule, name, stopping)
 
 
 def test_of_several_stops_before_the_first_validation_only_the_last_one_keeps_its_checkpoint(
@@ -134,7 +173,9 @@ def test_of_several_processes_the_first_one_has_the_status(
 def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: bool
 ) -> None:
-    stop, trainer = CleanStop(tmp_path), cast("Any", None)
+    stop = CleanStop(tmp_path)
+    strategy = SimpleNamespace(reduce_boolean_decision=one_of_two)
+    trainer = cast("Any", SimpleNamespace(strategy=strategy))
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     begun = Thread(target=stop.on_train_start, args=(trainer, MODULE))
@@ -155,5 +196,6 @@ def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_wer
         if failed:
             stop.on_exception(trainer, MODULE, KeyboardInterrupt())
         else:
+            stop.asked = 0
             stop.on_train_end(trainer, MODULE)
     assert [signal.getsignal(number) for number in numbers] == before
