@@ -220,7 +220,12 @@ class TranslationModule(pl.LightningModule):
     def on_train_batch_start(self, parts: list[Batch], batch_index: int) -> None:
         # What loggers call the step. Lightning counts it apart from the steps, and one short where
         # a run goes on from a checkpoint after which no validation is due.
-        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.global_step
+        loop, accumulated = self.trainer.fit_loop.epoch_loop, self.trainer.accumulate_grad_batches
+        loop._batches_that_stepped = self.global_step
+        # Validations are due by the number of batches, of which the steps of an earlier session may
+        # have had more or fewer.
+        total, place = loop.batch_progress.total, batch_index % accumulated + 1
+        total.increment_by(self.global_step * accumulated + place - total.ready)
 
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
         """Computes the gradients itself, part by part; what it returns has none left to compute."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import Run, ctrl_c_in_step, settings
+from small_runs import Run, ctrl_c_in_step, settings, validated_after
 
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import load_model
@@ -109,6 +109,22 @@ def test_a_run_goes_on_exactly_with_epochs_of_other_kinds(
             chosen = settings(run=name, trainer__max_steps=max_steps, **epochs)
             assert run("fit", *chosen, *["--ckpt_path", "last"][: 2 * number]) == 0
     assert_same(weights("parts"), weights("whole"))
+
+
+@pytest.mark.parametrize(("stop", "first", "then"), [(7, 1, 2), (7, 2, 3), (5, 1, 2), (5, 2, 3)])
+def test_validations_come_after_the_same_steps_where_a_run_goes_on_with_other_micro_batches(
+    corpus: Path, run: Run, stop: int, first: int, then: int
+) -> None:
+    """It goes on in the midst of an epoch of 5 steps, whose batches make no whole step then, or at
+    its end."""
+    for steps, accumulated in ((stop, first), (14, then)):
+        chosen = settings(
+            trainer__max_steps=steps,
+            trainer__accumulate_grad_batches=accumulated,
+            trainer__limit_train_batches=5 * accumulated,
+        )
+        assert run("fit", *chosen, *["--ckpt_path", "last"][: 2 * (steps == 14)]) == 0
+    assert validated_after() == [8, 12, 14]
 
 
 def test_epochs_end_a_run_with_their_last_step_and_the_same_weights_wherever_it_stopped(
