@@ -74,7 +74,7 @@ from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
-from seq2seq.training.record import Record
+from seq2seq.training.record import Record, training_until
 from seq2seq.training.samples import Samples
 
 TRAINER_DEFAULTS = {
@@ -253,7 +253,10 @@ class TranslationCLI(LightningCLI):
                 rank_zero_info(f"in fp32: trainer.precision={settings.precision} is for training")
         elif settings.precision is None:
             width = self._get(self.config_init, "model").d_model
-            services["precision"] = precision_for(settings.accelerator, width)
+            start = self._get(self.config_init, "ckpt_path")
+            before = training_until(Path(start)) if start else None
+            earlier = before["hardware"] if before else []
+            services["precision"] = precision_for(settings.accelerator, width, earlier)
         return services
 
     def _settings(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import platform
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ NARROW = 128
 casts take longer than products in fp32 (docs/results.md)."""
 
 
-def precision_for(accelerator: Any, d_model: int) -> str:
+def precision_for(accelerator: Any, d_model: int, earlier: Sequence[Hardware] = ()) -> str:
     """bf16-mixed where the hardware multiplies bf16 faster than fp32, and products are most of it.
 
     A CPU is tried: with the same instructions for bf16 one is three times as fast as in fp32, and
-    another one, made to use AMX instead, which virtual machines may hide, half as fast.
+    another one, made to use AMX instead, which virtual machines may hide, half as fast. Times of
+    a busy one mislead, so what goes on where it was trained `earlier` keeps its precision.
     """
+    same = [each["precision"] for each in earlier if each["device"] == cpu_name()]
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif same:
+        return same[-1]
     elif d_model < NARROW:
         fast = False
     else:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from seq2seq.provenance import Hardware
 from seq2seq.training import hardware
 from seq2seq.training.hardware import precision_for, product_time
 
@@ -33,6 +34,18 @@ def test_a_cpu_trains_in_the_type_whose_products_are_faster_if_the_network_is_wi
     times = {torch.bfloat16: bf16, torch.float32: fp32}
     monkeypatch.setattr(hardware, "product_time", times.__getitem__)
     assert precision_for("cpu", d_model) == chosen
+
+
+def test_a_run_keeps_its_precision_on_the_same_cpu_however_busy_that_is_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hardware, "product_time", {torch.bfloat16: 2.0, torch.float32: 1.0}.get)
+    other, same = (
+        Hardware(device=device, processes=1, precision="bf16-mixed", attention="folded")
+        for device in ("another", hardware.cpu_name())
+    )
+    assert precision_for("cpu", 128, [same, other]) == "bf16-mixed"
+    assert precision_for("cpu", 128, [other]) == "32-true"
 
 
 def test_a_product_is_timed_and_the_threads_are_as_before(threads: int) -> None:

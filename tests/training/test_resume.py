@@ -229,3 +229,14 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(corpus: Path, run: R
         assert found == "run/checkpoints/step=4.ckpt"
         with pytest.raises(ConfigError, match=r"step=8\.ckpt is damaged or no checkpoint"):
             find_checkpoint(str(newest), corpus / "run")
+
+
+def test_a_run_goes_on_in_its_precision_where_none_is_set(
+    corpus: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert run("fit", *settings(trainer__precision="bf16-mixed", trainer__max_steps=1)) == 0
+    more = settings(trainer__precision="null", trainer__max_steps=2)
+    assert run("fit", *more, "--ckpt_path", "last") == 0
+    said = [line for line in caplog.messages if line.startswith("training on cpu")]
+    assert ["bf16-mixed" in line for line in said] == [True, True]
