@@ -1,6 +1,7 @@
 """What happens beside the training steps: the model folder, how a run begins and ends, the bar."""
 
 import fcntl
+import math
 import os
 import signal
 import threading
@@ -79,6 +80,9 @@ class BestModelFolder(Callback):
     def __init__(self, folder: Path, record: Record) -> None:
         self.folder, self.record = folder, record
         self.best: float | None = None
+        """Of all validations."""
+        self.chosen = -math.inf
+        """BLEU of what an earlier session chose at its end, perhaps a mean."""
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.sanity_checking:
@@ -86,7 +90,8 @@ class BestModelFolder(Callback):
         bleu = float(trainer.callback_metrics["val_bleu"])
         if self.best is None or bleu > self.best:
             self.best = bleu
-            self._save(trainer, module)
+            if bleu > self.chosen:
+                self._save(trainer, module)
 
     def on_exception(
         self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException

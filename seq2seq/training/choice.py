@@ -1,12 +1,13 @@
 """Which model a finished run keeps: a checkpoint, a mean of checkpoints, or the moving average."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
@@ -16,7 +17,15 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.callbacks import BestModelFolder
-from seq2seq.training.checkpoints import KeptCheckpoints, average, is_complete, step_of
+from seq2seq.training.checkpoints import (
+    FOLDER,
+    KeptCheckpoints,
+    average,
+    is_complete,
+    is_in,
+    step_of,
+    written_whole,
+)
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.module import TranslationModule, numbered
 
@@ -27,8 +36,12 @@ class Candidate(NamedTuple):
     name: str
     steps: list[int]
     """Of the checkpoints that it is the mean of."""
-    load: Callable[[SavedModel], None]
-    """Sets a model's weights to the candidate's."""
+    load: Callable[[SavedModel], None] | None
+    """Sets a model's weights to the candidate's; None where the model folder alone holds it."""
+
+
+Scores = list[tuple[Candidate, float]]
+"""Validation BLEU of each."""
 
 
 class ModelChoice(Callback):
@@ -37,7 +50,8 @@ class ModelChoice(Callback):
     The candidates are the best checkpoint, whose BLEU is known, the mean of the last checkpoints,
     the mean of the best ones, and the moving average; each is scored as in a validation, every
     process its share. They are loaded into a network of their own: what was trained stays as it
-    is. What was measured is written to `table`, as JSON lines.
+    is. What was measured is written to `table`, as JSON lines; where a run goes on after its
+    end, the model that was kept then is a candidate, too.
     """
 
     def __init__(
@@ -50,6 +64,16 @@ class ModelChoice(Callback):
     ) -> None:
         self.table, self.stored = table, stored
         self.last, self.best, self.ema = last, best, ema
+        self.earlier: Scores = []
+        """What an earlier session of the run has kept."""
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        assert trainer.ckpt_path is not None
+        if is_in(self.table.with_name(FOLDER), trainer.ckpt_path):  # or it is another run's
+            self.earlier = trainer.strategy.broadcast(_kept(self.table))  # others may lack the file
+            self.stored.chosen = max((bleu for _, bleu in self.earlier), default=-math.inf)
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.stored.best is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
@@ -61,16 +85,22 @@ class ModelChoice(Callback):
         best = Path(self.best.best_model_path)
         there = self.best.best_model_score == self.stored.best and is_complete(best)
         single = partial(average, checkpoints=[best])
-        first = Candidate("best checkpoint", [step_of(best)] if there else [], single)
-        scores = [(first, self.stored.best)]
+        steps, load = ([step_of(best)], single) if there else ([], None)
+        first = Candidate("best checkpoint", steps, load)
+        scores: Scores = [(first, self.stored.best)]
         rank_zero_info(f"{first.name}: validation BLEU {self.stored.best:.2f}")
         for candidate in self._others(trainer.global_step):
+            assert candidate.load is not None
             candidate.load(model)
             scores.append((candidate, _validation_bleu(model, trainer, module)))
             rank_zero_info(f"{candidate.name}: validation BLEU {scores[-1][1]:.2f}")
+        known = [each[:2] for each, _ in scores]
+        for candidate, bleu in self.earlier:
+            if bleu > self.stored.best and candidate[:2] not in known:  # or it has been replaced
+                scores.append((candidate, bleu))
         place = max(range(len(scores)), key=lambda i: scores[i][1])  # the first of equals
         kept, bleu = scores[place]
-        if kept.steps:  # or the folder alone holds it
+        if kept.load is not None:
             kept.load(model)
             self.stored.save(trainer, module, model, kept.name, kept.steps, bleu)
         self._conclude(scores, place)
@@ -91,14 +121,23 @@ class ModelChoice(Callback):
             yield Candidate("moving average", [step], lambda model: copy(model.network))
 
     @rank_zero_only
-    def _conclude(self, scores: list[tuple[Candidate, float]], place: int) -> None:
+    def _conclude(self, scores: Scores, place: int) -> None:
         rows = [
             {"model": each.name, "steps": each.steps, "val_bleu": bleu, "kept": i == place}
             for i, (each, bleu) in enumerate(scores)
         ]
-        self.table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        with written_whole(self.table) as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
         kept, bleu = scores[place]
         rank_zero_info(f"model: {self.stored.folder} ({kept.name}, validation BLEU {bleu:.2f})")
+
+
+def _kept(table: Path) -> Scores:
+    """What the table says is in the model folder."""
+    if not table.is_file():
+        return []
+    rows = map(json.loads, table.read_text(encoding="utf-8").splitlines())
+    return [(Candidate(r["model"], r["steps"], None), r["val_bleu"]) for r in rows if r["kept"]]
 
 
 def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> float:

@@ -159,6 +159,7 @@ def test_the_best_of_the_candidates_is_kept_whichever_it_is(corpus: Path, run: R
         assert main(["average", "run", "--checkpoints", str(third), "--output", "other"]) == 0
         shutil.rmtree("run/model")
         shutil.move("other", "run/model")
+        Path("run/candidates.jsonl").unlink()
 
         # Nothing is left to train, only to choose.
         assert run("fit", *settings(**STILL), "--ckpt_path", "last") == 0
@@ -169,6 +170,22 @@ def test_the_best_of_the_candidates_is_kept_whichever_it_is(corpus: Path, run: R
         torch.testing.assert_close(weights_of("run"), good)
         assert measured("run") == pytest.approx(100)
         assert planted == {path: path.read_bytes() for path in Path("run/checkpoints").iterdir()}
+
+
+@pytest.mark.parametrize(("score", "stays"), [(50.0, True), (-0.5, False)])
+def test_a_run_that_goes_on_after_its_end_has_the_model_that_it_kept_until_there_is_a_better_one(
+    corpus: Path, run: Run, score: float, stays: bool
+) -> None:
+    """What it goes on with is no good, but better than all checkpoints before."""
+    assert run("fit", *settings(**STILL)) == 0
+    kept = {**table(corpus / "run")[1], "val_bleu": score, "kept": True}
+    Path("run/candidates.jsonl").write_text(json.dumps(kept))
+    good, none = weights_of("run"), torch.tensor(-1.0)
+    plant(Path("run/checkpoints/step=12.ckpt"), apart(good, 1), best=-1.0, best_model_score=none)
+    more = settings(**{**STILL, "trainer__max_steps": 16})
+    assert run("fit", *more, "--ckpt_path", "last") == 0
+    assert (kept in table(corpus / "run")) == stays
+    assert all(each.equal(good[name]) == stays for name, each in weights_of("run").items())
 
 
 def test_the_table_holds_what_the_models_score_and_the_best_of_them_is_the_model(
