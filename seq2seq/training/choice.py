@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
-from seq2seq.model_folder import SavedModel
+from seq2seq.model_folder import CONFIG, SavedModel
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.checkpoints import (
@@ -72,7 +72,9 @@ class ModelChoice(Callback):
     ) -> None:
         assert trainer.ckpt_path is not None
         if is_in(self.table.with_name(FOLDER), trainer.ckpt_path):  # or it is another run's
-            self.earlier = trainer.strategy.broadcast(_kept(self.table))  # others may lack the file
+            there = (self.stored.folder / CONFIG).is_file()
+            kept = _kept(self.table) if there else []
+            self.earlier = trainer.strategy.broadcast(kept)  # others may lack the files
             self.stored.chosen = max((bleu for _, bleu in self.earlier), default=-math.inf)
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -188,6 +188,17 @@ def test_a_run_that_goes_on_after_its_end_has_the_model_that_it_kept_until_there
     assert all(each.equal(good[name]) == stays for name, each in weights_of("run").items())
 
 
+def test_a_model_that_was_taken_away_is_chosen_anew(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(**STILL)) == 0
+    kept = {**table(corpus / "run")[1], "val_bleu": 50.0, "kept": True}
+    Path("run/candidates.jsonl").write_text(json.dumps(kept))
+    shutil.rmtree("run/model")
+    more = settings(**{**STILL, "trainer__max_steps": 16})
+    assert run("fit", *more, "--ckpt_path", "last") == 0
+    assert weights_of("run")
+    assert kept not in table(corpus / "run")
+
+
 def test_the_table_holds_what_the_models_score_and_the_best_of_them_is_the_model(
     corpus: Path, run: Run
 ) -> None:
