@@ -82,8 +82,8 @@ class Training(TypedDict):
     hardware: list[Hardware]
     """All that sessions of it ran on."""
     changed: NotRequired[dict[str, list[Any]]]
-    """Settings, and versions as `software.NAME`, that earlier sessions had otherwise: what they
-    were then."""
+    """Settings, versions as `software.NAME`, and what training files held as `sha256.PATH`, that
+    earlier sessions had otherwise: what they were then."""
 
 
 class Weights(TypedDict):

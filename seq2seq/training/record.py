@@ -9,7 +9,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
-from pytorch_lightning.utilities import rank_zero_only
+from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
 
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_facts import as_parent
@@ -28,6 +28,8 @@ class Record(Callback):
         self.config, self.software = config, software()
         self._sessions = Training(steps=0, seconds=0.0, hardware=[])
         """Up to the start of this one."""
+        self._before: dict[str, Any] = {}
+        """What was decisive in the last one."""
         self._started = time.monotonic()
         self._facts = Provenance()
 
@@ -51,6 +53,13 @@ class Record(Callback):
             facts["parent"] = as_parent(module.init_from)
         facts["software"] = self.software
         self._facts = with_corpora(facts, *module.data.origins("train", "validation"))
+        now = dict(_flat(self._decisive))
+        for name, then in _flat(self._before):
+            if then != now.get(name):
+                self._sessions.setdefault("changed", {}).setdefault(name, []).append(then)
+                if name.startswith("sha256.") and name in now:
+                    path = name.removeprefix("sha256.")
+                    rank_zero_warn(f"{path} is not what it was before; the run goes on with it")
 
     def training(self, steps: int) -> Training:
         """Of all sessions until now."""
@@ -85,17 +94,15 @@ class Record(Callback):
     @property
     def _decisive(self) -> dict[str, Any]:
         """What one session may have otherwise than another."""
-        return {**self.config, "software": self.software}
+        corpora = (each for each in self._facts.get("data", []) if each["role"] == "train")
+        files = {file["path"]: file["sha256"] for each in corpora for file in each["files"]}
+        return {**self.config, "software": self.software, "sha256": files}
 
     def state_dict(self) -> dict[str, Any]:
         return {"training": self.training(0), "config": self._decisive}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._sessions = state_dict["training"]
-        now = dict(_flat(self._decisive))
-        for name, then in _flat(state_dict["config"]):
-            if then != now.get(name):
-                self._sessions.setdefault("changed", {}).setdefault(name, []).append(then)
+        self._sessions, self._before = state_dict["training"], state_dict["config"]
 
 
 def training_until(checkpoint: Path) -> Training | None:

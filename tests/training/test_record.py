@@ -165,6 +165,23 @@ def test_time_hardware_settings_and_software_are_those_of_all_sessions(
     assert load_provenance("run")["training"]["seconds"] == 8 * 7
 
 
+def test_a_corpus_that_has_changed_between_two_sessions_is_told_and_on_the_card(
+    corpus: Path, run: Run
+) -> None:
+    """With subwords of one's own, which do not change with it."""
+    assert run("fit", *settings(run="first", trainer__max_steps=4)) == 0
+    own = settings(data__subwords_from="first", trainer__max_steps=4)
+    assert run("fit", *own) == 0
+    before = sha256("train.src")
+    lines = Path("train.src").read_text().splitlines()
+    Path("train.src").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
+    more = settings(data__subwords_from="first", trainer__max_steps=8)
+    with pytest.warns(UserWarning, match=r"train\.src is not what it was before; the run goes on"):
+        assert run("fit", *more, "--ckpt_path", "last") == 0
+    changed = load_provenance("run")["training"]["changed"]
+    assert changed == {"trainer.max_steps": [4], "sha256.train.src": [before]}
+
+
 def test_a_checkpoint_of_an_older_version_leaves_the_time_unknown(corpus: Path, run: Run) -> None:
     assert run("fit", *settings(trainer__max_steps=4)) == 0
     path = Path("run/checkpoints/step=4.ckpt")
