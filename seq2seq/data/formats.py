@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import polib
 from lxml import etree
@@ -24,8 +24,6 @@ from seq2seq.errors import ConfigError, CorpusError
 
 Fields = Mapping[str, Any]
 """What a JSON object holds, numbers as they are."""
-Row = TypeVar("Row")
-"""A record, or the line that holds it."""
 
 
 class Pair(NamedTuple):
@@ -91,22 +89,21 @@ def read_jsonl(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """One JSON object a line."""
     lines = enumerate(read_lines(path, errors=errors), start=1)
     rows = ((f"{path} line {number}", line) for number, line in lines)
-    return pairs_in_rows(rows, json_object, sides, errors)
+    return pairs_in_rows(rows, sides, errors)
 
 
 def pairs_in_rows(
-    rows: Iterable[tuple[str, Row]],
-    record_of: Callable[[Row, str], Mapping[str, Any]],
-    sides: Sides,
-    errors: Errors,
+    rows: Iterable[tuple[str, str | Fields]], sides: Sides, errors: Errors
 ) -> Iterator[Pair]:
-    """rows: where each is, which begins its errors, and what it is. If errors are not strict, one
-    without the two fields is a source without translation; if none has them, that is an error."""
+    """rows: where each is, which begins its errors, and a record, or the line of JSON that holds
+    it. If errors are not strict, one without the two fields is a source without translation; if
+    none has them, that is an error."""
     first: CorpusError | None = None
     found = False
     for where, row in rows:
         try:
-            pair = sides.pair_in(record_of(row, where), where, errors)
+            record = json_object(row, where) if isinstance(row, str) else row
+            pair = sides.pair_in(record, where, errors)
             found = True
         except CorpusError as error:
             if errors == "strict":
@@ -235,7 +232,8 @@ def read_po(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
         yield Pair(pair.tgt, pair.src) if turned else pair
 
 
-# polib wants a space behind the sign of a comment; gettext does not.
+# polib wants a space behind the sign of a comment; gettext does not. Flags and obsolete entries get
+# one; other comments, which nobody reads, lose their text.
 _COMMENT = re.compile(rb"(?<![^\r\n])[ \t]*#(?!,|~(?!\|))[^\r\n]*")
 _FLAGS = re.compile(rb"(?<![^\r\n])[ \t]*(#[,~])")
 _UNCLOSED = re.compile(

@@ -20,7 +20,7 @@ def read_dataset(name: str, split: str, sides: Sides, errors: Errors) -> Iterato
     if columns <= set(dataset.column_names):
         dataset = dataset.select_columns(sorted(columns))  # others, images say, are not decoded
     rows = ((f"hf:{name} row {number}", record) for number, record in enumerate(dataset))
-    return pairs_in_rows(rows, lambda record, _: record, sides, errors)
+    return pairs_in_rows(rows, sides, errors)
 
 
 def fingerprint(name: str, split: str) -> str:
