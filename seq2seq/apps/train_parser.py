@@ -14,14 +14,19 @@ from seq2seq.errors import ConfigError
 
 LONGEST_ERROR = 600
 """Characters."""
+FILES = "--data.{0}.src FILE --data.{0}.tgt FILE, or --data.{0}.path FILE"
 CORPORA = {
-    **{
-        name: f"--data.{name}.src FILE --data.{name}.tgt FILE, or --data.{name}.path FILE"
-        for name in ("train", "validation")
-    },
+    "train": FILES.format("train"),
+    "validation": FILES.format("validation"),
     "test": "--data.test '{NAME: {src: FILE, tgt: FILE}}'",
 }
 """How each is given."""
+NO_CORPUS = re.compile(
+    r'Parser key "data\.(train|validation|test)":.*'
+    r"value type: <class '([\w.]+)'>\s+Given value: (.*)",
+    re.DOTALL,
+)
+"""How the parser tells of a value that none of these can have."""
 
 
 class OneLineParser(LightningArgumentParser):
@@ -42,22 +47,9 @@ class OneLineParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # inside, of one of the types that a setting may have
             super().error(message, ex)
-        inward = re.search(r'"(data\.\w+)".*NestedArg\(key=\'(\w+)\.(\w+)\'', message, re.DOTALL)
-        if inward:
-            setting, name, field = inward.groups()
-            message = (
-                f"--{setting}.{name}.{field} alone is no corpus; give it as a whole: "
-                f"--{setting}.{name} '{{src: FILE, tgt: FILE}}'"
-            )
-        corpus = re.match(
-            r'Parser key "data\.(\w+)":.*value type: <class \'(\w+)\'>\s+Given value: (.*)',
-            message,
-            re.DOTALL,
-        )
-        if corpus and (form := CORPORA.get(corpus[1])):
-            value = "" if corpus[2] == "str" else f"={corpus[3]}"  # a text may be a whole file's
-            message = f"data.{corpus[1]}{value} is no corpus; give {form}"
-        unknown = re.match(r"(?:unrecognized arguments|ambiguous option): (--[\w.-]+)", message)
+        if corpus := NO_CORPUS.match(message):
+            message = _no_corpus(*corpus.groups())
+        unknown = re.match(r"unrecognized arguments: (--[\w.-]+)", message)
         if unknown and (meant := self._settings_called(unknown[1])):
             message = f"{unknown[1]} is no setting; did you mean {' or '.join(meant)}?"
         if self._reading is not None:
@@ -69,16 +61,31 @@ class OneLineParser(LightningArgumentParser):
         self.exit(2, f"error: {words} (see: {command} --help)\n")
 
     def _settings_called(self, flag: str) -> list[str]:
-        """The settings with this name in some group, or with hyphens in it; else those outside of
-        groups that begin so."""
+        """The settings of this name in any group, with _ for each hyphen; where there are none,
+        those outside of groups that begin with it."""
         name = flag.removeprefix("--").replace("-", "_")
-        inside = re.findall(r"--[\w.]+(?= FILE)", " ".join(CORPORA.values()))
-        options = self._option_string_actions.items()  # of those that follow others by another name
-        known = [*inside, *(each for each, action in options if each in action.option_strings)]
+        fields = re.findall(r"--[\w.]+(?= FILE)", " ".join(CORPORA.values()))
+        options = self._option_string_actions.items()  # some follow one of another name
+        known = [*fields, *(each for each, action in options if each in action.option_strings)]
         called = [each for each in known if each == f"--{name}" or each.endswith(f".{name}")]
         return called or [
             each for each in known if each.startswith(f"--{name}") and "." not in each
         ]
+
+
+def _no_corpus(name: str, kind: str, value: str) -> str:
+    """What the user is told of a value of this class for data.NAME."""
+    setting, form = f"data.{name}", CORPORA[name]
+    inside = re.match(r"NestedArg\(key='(\w+)(\.\w+)?'", value)
+    if inside and inside[2]:
+        return (
+            f"--{setting}.{inside[1]}{inside[2]} alone is no corpus; give it as a whole: "
+            f"--{setting}.{inside[1]} '{{src: FILE, tgt: FILE}}'"
+        )
+    if inside:
+        return f"{setting}.{inside[1]} is neither a corpus nor a setting of one; give {form}"
+    shown = f"={value}" if kind == "dict" else ""  # a text may be all that a file holds
+    return f"{setting}{shown} is no corpus; give {form}"
 
 
 def with_settings_of_run(argv: Sequence[str]) -> list[str]:

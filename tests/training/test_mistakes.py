@@ -165,6 +165,8 @@ def test_a_group_of_settings_that_is_one_value_is_named(
         ("--data.validation train.src", "data.validation is no corpus; .*--data.validation.path"),
         ("--data.test train.src", "data.test is no corpus; give --data.test '{NAME: {src: FILE"),
         ('--data.train {"source":"a.src"}', "data.train={'source': 'a.src'} is no corpus; give "),
+        ("--data.train.source a.src", "data.train.source is neither a corpus nor a setting of"),
+        ("--data.test.x a.src", "data.test.x is neither a corpus nor .*--data.test '{NAME: {src"),
         ("--lr 0.1", r"--lr is no setting; did you mean --training.lr\? "),
         ("--train train.src train.tgt", r"--train is no setting; did you mean --data.train\? "),
         ("--train.src train.src", r"--train.src is no setting; did you mean --data.train.src\? "),
@@ -181,6 +183,16 @@ def test_what_a_newcomer_types_is_answered_with_what_is_meant(
         run("fit", *arguments.split())
     (line,) = capsys.readouterr().err.splitlines()
     assert re.match(f"error: {said}", line)
+
+
+def test_an_error_does_not_quote_a_whole_file(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("fit", "--trainer.callbacks", "train.src")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert " ... " in line
+    assert len(line) < 800
 
 
 HALF = "a corpus is src and tgt, or path alone; got src=a.en, tgt=None, path=None"
