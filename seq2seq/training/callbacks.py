@@ -71,7 +71,8 @@ class Alone(Callback):
 
 
 class BestModelFolder(Callback):
-    """Writes the model folder whenever validation BLEU is the best so far.
+    """Writes the model folder whenever validation BLEU is the best so far, and better than that of
+    the model that an earlier session chose at its end.
 
     So the best model is there but for the moments of writing it, also when the run is killed. A run
     that is interrupted before its first validation leaves the model as it is then.
@@ -82,7 +83,7 @@ class BestModelFolder(Callback):
         self.best: float | None = None
         """Of all validations."""
         self.chosen = -math.inf
-        """BLEU of what an earlier session chose at its end, perhaps a mean."""
+        """BLEU of the model that an earlier session chose at its end, perhaps a mean."""
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.sanity_checking:

@@ -50,8 +50,8 @@ class ModelChoice(Callback):
     The candidates are the best checkpoint, whose BLEU is known, the mean of the last checkpoints,
     the mean of the best ones, and the moving average; each is scored as in a validation, every
     process its share. They are loaded into a network of their own: what was trained stays as it
-    is. What was measured is written to `table`, as JSON lines; where a run goes on after its
-    end, the model that was kept then is a candidate, too.
+    is. What was measured is written to `table`, as JSON lines. Where a run goes on after its
+    end, the model that it kept then stays if none of them is better.
     """
 
     def __init__(
@@ -96,10 +96,8 @@ class ModelChoice(Callback):
             candidate.load(model)
             scores.append((candidate, _validation_bleu(model, trainer, module)))
             rank_zero_info(f"{candidate.name}: validation BLEU {scores[-1][1]:.2f}")
-        known = [each[:2] for each, _ in scores]
-        for candidate, bleu in self.earlier:
-            if bleu > self.stored.best and candidate[:2] not in known:  # or it has been replaced
-                scores.append((candidate, bleu))
+        best_now = max(bleu for _, bleu in scores)
+        scores += [each for each in self.earlier if each[1] > best_now]
         place = max(range(len(scores)), key=lambda i: scores[i][1])  # the first of equals
         kept, bleu = scores[place]
         if kept.load is not None:
