@@ -12,6 +12,7 @@ import argparse
 import json
 import resource
 import time
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 from multiprocessing import get_context
@@ -32,6 +33,7 @@ from seq2seq.data.corpus import CorpusFiles
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import cpu_name, precision_for
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.quiet import quiet_lightning
 from seq2seq.training.recipe import Recipe
 
 PHASES = ("data", "forward", "backward", "optimizer")
@@ -203,6 +205,7 @@ def peak_memory(device: torch.device) -> int:
 
 def ours(args: argparse.Namespace) -> dict[str, Any]:
     """What `seq2seq fit` does, without validation and checkpoints."""
+    quiet_lightning()
     keep_freed_memory()
     pl.seed_everything(1, verbose=False)
     data = data_for(args)
@@ -232,6 +235,8 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
 
 def plain(args: argparse.Namespace) -> dict[str, Any]:
     """The same batches, warm-up and all, in a plain loop."""
+    quiet_lightning()
+    warnings.filterwarnings("ignore", ".*enable_nested_tensor.*")  # pre-norm has none
     pl.seed_everything(1, verbose=False)
     data = data_for(args)
     trainer = trainer_for(args, 1)

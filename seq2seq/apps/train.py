@@ -6,12 +6,9 @@ Lightning's own. A run lives in one folder, `--run`.
 """
 
 import json
-import logging
-import os
 import re
 import signal
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -73,6 +70,7 @@ from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.quiet import quiet_lightning
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.record import Record, training_until
 from seq2seq.training.samples import Samples
@@ -314,31 +312,11 @@ def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:
     return [table, TensorBoardLogger(str(run), name="logs", version=table.version)]
 
 
-def _quiet_lightning() -> None:
-    """Keep Lightning's advertisements, and advice that does not apply here, off the terminal."""
-    # Lightning still calls what jsonargparse 4 deprecates; constraints keep 5 away.
-    os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
-    unwanted = "litlogger|litmodels|TPU available: False"
-    for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
-        logging.getLogger(name).addFilter(
-            lambda record: not re.search(unwanted, record.getMessage())
-        )
-    for pattern in (
-        ".*does not have many workers.*",
-        ".*smaller than the logging interval.*",
-        ".*Checkpoint directory .* exists and is not empty.*",  # so it is when a run goes on
-        ".*callbacks used to create the checkpoint.*",  # a test has no use for those of a fit
-        r".*isinstance\(treespec, LeafSpec\).*",
-        ".*recommended to use `self.log.*sync_dist=True.*",  # what is logged is of all processes
-    ):
-        warnings.filterwarnings("ignore", pattern)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """LightningCLI reads sys.argv itself: a distributed run starts its other processes from it."""
     sys.argv[1:] = with_settings_of_run(sys.argv[1:] if argv is None else argv)
     keep_freed_memory()
-    _quiet_lightning()
+    quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
     try:
         if TranslationCLI().trainer.received_sigterm:  # in its last batch
