@@ -70,6 +70,12 @@ def test_a_difference_that_may_be_chance_has_no_colour(p_value: float, said: str
     assert re.findall(r'class="chip (\w+)"', html_page(report(p_value))) == [said, said]
 
 
+def test_the_smallest_chance_is_a_bound() -> None:
+    tree = ElementTree.fromstring(html_page(report(0.0001)).removeprefix("<!DOCTYPE html>"))
+    chips = [chip.text for chip in tree.iter("span") if "chip" in chip.get("class", "")]
+    assert chips == ["p < 0.001"] * 2
+
+
 def test_a_report_on_nothing_is_a_page() -> None:
     nothing = {**report(), "configs": ["base"], "test_sets": {}}
     ElementTree.fromstring(html_page(nothing).removeprefix("<!DOCTYPE html>"))
