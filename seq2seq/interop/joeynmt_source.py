@@ -128,9 +128,10 @@ def _shown(value: object) -> str:
 
 
 def _stack(config: Config, stack: str) -> dict[str, Any]:
-    """Settings of the encoder or the decoder, those of its embeddings under dotted names. Of a list
-    or an object stands there what it is: a few lines of YAML can make two that take hours to
-    compare."""
+    """Settings of the encoder or the decoder, those of its embeddings under dotted names.
+
+    Words stand for lists and objects: a few lines of YAML make two that take hours to compare.
+    """
     settings = _part(config, "model", stack)
     embeddings = {"embedding_dim": 64, "scale": False} | _part(settings, "embeddings")
     dotted = {f"embeddings.{name}": value for name, value in embeddings.items()}

@@ -18,9 +18,12 @@ PAIRS = 32
 def beyond(
     translations: Sequence[Sequence[Ids]], limits: Sequence[int], config: SearchConfig
 ) -> Mapping[int, Sequence[int]]:
-    """A library has one limit for a batch, the largest: by their own limit the sentences whose
-    beam went on after it. There a beam keeps what has not ended, too, so they are to be searched
-    for again. (What is greedy, or drawn, is just cut.)"""
+    """The sentences to search for again, by their limits.
+
+    A library has one limit for a batch, the largest. Where a beam went on after the limit of its
+    own sentence, cutting does not give what a beam with that limit finds. What is greedy or drawn
+    needs only to be cut.
+    """
     found, largest = defaultdict[int, list[int]](list), max(limits)
     if config.beam == 1 or config.sampling is not None:
         return found

@@ -15,7 +15,6 @@ from seq2seq.model_folder import SENTENCEPIECE, SRC_SUBWORDS, TGT_SUBWORDS
 from seq2seq.text.piece_order import SPECIAL, as_piece, reordered, text_pieces
 from seq2seq.text.subwords import Subwords
 
-_NO_PIECES = ("", *SPECIAL)
 _NOT_IN_PIECES = re.compile("[\0\ud800-\udfff]")
 """A zero byte, and half of a surrogate pair."""
 MASKED = -1e4
@@ -74,8 +73,8 @@ def vocabulary(
 ) -> Vocabulary:
     """entries: theirs by id; texts: what text can become; a piece without entry is unknown there.
 
-    A special piece of ours that is none there, and what SentencePiece takes for no piece, are
-    entries that no text becomes.
+    No text becomes an entry that is called as a special piece of ours but is none there, or that
+    SentencePiece takes for no piece.
     """
     first = [special.pad, special.unk, special.bos, special.eos]
     for special_id in filter(lambda each: each is not None, [*first, special.start]):
@@ -104,8 +103,8 @@ def vocabulary(
 
 
 def _is_piece(entry: str) -> bool:
-    """Whether it can be one in a SentencePiece model, and none of ours with a meaning."""
-    return entry not in _NO_PIECES and not _NOT_IN_PIECES.search(entry)
+    """Whether it can be a piece in a SentencePiece model, and is no special one of ours."""
+    return entry not in ("", *SPECIAL) and not _NOT_IN_PIECES.search(entry)
 
 
 def pieces_of(serialized: bytes, path: Path) -> list[str]:

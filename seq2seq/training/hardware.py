@@ -22,8 +22,9 @@ def precision_for(accelerator: Any, d_model: int, earlier: Sequence[Hardware] = 
     """bf16-mixed where the hardware multiplies bf16 faster than fp32, and products are most of it.
 
     A CPU is tried: with the same instructions for bf16 one is three times as fast as in fp32, and
-    another one, made to use AMX instead, which virtual machines may hide, half as fast. Times of
-    a busy one mislead, so what goes on where it was trained `earlier` keeps its precision.
+    another one, made to use AMX instead, which virtual machines may hide, half as fast. A busy
+    one gives misleading times, so a run that goes on keeps what it had on the same CPU; earlier:
+    what its sessions so far were trained on.
     """
     same = [each["precision"] for each in earlier if each["device"] == cpu_name()]
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
