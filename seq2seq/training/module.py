@@ -222,8 +222,8 @@ class TranslationModule(pl.LightningModule):
         # a run goes on from a checkpoint after which no validation is due.
         loop, accumulated = self.trainer.fit_loop.epoch_loop, self.trainer.accumulate_grad_batches
         loop._batches_that_stepped = self.global_step
-        # By the number of batches it tells when a validation is due; steps of an earlier session may
-        # have had more or fewer of them.
+        # By the number of batches it tells when a validation is due; the steps of an earlier
+        # session may have had more or fewer.
         total, place = loop.batch_progress.total, batch_index % accumulated + 1
         total.increment_by(self.global_step * accumulated + place - total.ready)
 
