@@ -38,9 +38,10 @@ from seq2seq.apps.train_settings import (
     check_trainer,
     follow_origin,
     follow_subwords,
+    named,
 )
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.errors import ConfigError, ModelFolderError, UserError
+from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, read_description
 from seq2seq.training.callbacks import (
@@ -179,17 +180,16 @@ class TranslationCLI(LightningCLI):
             architecture = ModelConfig(**settings.model)
             if settings.init_from is None:
                 if settings.data.subwords_from is not None:
-                    follow_subwords(settings, settings.data.subwords_from)
+                    with named("data.subwords_from"):
+                        follow_subwords(settings, settings.data.subwords_from)
                 check_joint(architecture, settings.data.subwords)
         else:
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
         if settings.init_from is not None:
             settings.data.subwords_from = settings.init_from
-            try:
+            with named("init_from"):
                 origin = find_model(settings.init_from)
-            except ModelFolderError as error:
-                raise ModelFolderError(f"init_from: {error}") from None
             config, *codes = read_description(origin)
             if self.subcommand == "fit":
                 check_architecture(architecture, config, settings.init_from)

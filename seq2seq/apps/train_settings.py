@@ -1,6 +1,7 @@
 """What the settings of the Lightning verbs may be, beyond their types."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from jsonargparse import Namespace
 from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.model_folder import find_subwords
 
 VALIDATED_EVERY = 1000
@@ -28,6 +29,15 @@ GROUPS = {
     "search.diversity": "search.diversity.groups: 2",
 }
 """Settings that consist of settings, and an example of one."""
+
+
+@contextmanager
+def named(setting: str) -> Iterator[None]:
+    """Begin errors of a model folder with the setting that led to it."""
+    try:
+        yield
+    except ModelFolderError as error:
+        raise ModelFolderError(f"{setting}: {error}") from None
 
 
 def check_run(run: str) -> None:

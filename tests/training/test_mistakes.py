@@ -58,7 +58,7 @@ def test_other_subwords_are_an_error_however_many_they_are(
         ({"model__positions": "learned", "model__max_positions": 4}, "model.max_positions=4"),
         ({"ckpt_path": "last"}, "ckpt_path=last"),
         ({"init_from": "nowhere"}, "init_from: nowhere does not exist"),
-        ({"data__subwords_from": "nowhere"}, "nowhere does not exist"),
+        ({"data__subwords_from": "nowhere"}, "data.subwords_from: nowhere does not exist"),
         ({"training__schedule": "linear", "trainer__max_steps": -1}, "trainer.max_steps=-1"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
