@@ -17,7 +17,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.formats import extra
 from seq2seq.interop.refusal import refuse_search
-from seq2seq.interop.scored import beyond, scored, seed_of
+from seq2seq.interop.scored import scored, seed_of, within_limits
 
 PRECISIONS = {"fp32": "default", "bf16": "bfloat16", "fp16": "float16"}
 """Ours under its names; by default it computes in the type that is stored."""
@@ -47,12 +47,7 @@ class CTranslate2Engine:
         limits = limits_of(batch, config, self.max_length)
         if config.sampling is not None:
             return self._scored(batch, self._draw(batch, max(limits), config), limits, config)
-        found = self._translate(batch, max(limits), config)
-        told = [[each.tokens for each in hypotheses] for hypotheses in found]
-        for limit, rows in beyond(told, limits, config).items():
-            alike = self._translate([batch[row] for row in rows], limit, config)
-            for row, hypotheses in zip(rows, alike, strict=True):
-                found[row] = hypotheses
+        found = within_limits(self._translate, batch, limits, config, lambda each: len(each.tokens))
         ruled = config.min_target_length > 0 or config.no_repeat_ngram > 0
         again: list[int] = []
         for row, (request, limit) in enumerate(zip(batch, limits, strict=True)):

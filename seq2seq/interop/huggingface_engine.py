@@ -15,7 +15,7 @@ from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.formats import extra
 from seq2seq.interop.refusal import refuse_search
-from seq2seq.interop.scored import beyond, scored, seed_of
+from seq2seq.interop.scored import scored, seed_of, within_limits
 from seq2seq.translator import PRECISIONS
 
 
@@ -35,11 +35,7 @@ class HuggingFaceEngine:
         for rows in by_prefix_length(batch):
             requests = [batch[row] for row in rows]
             limits = limits_of(requests, config, self.max_length)
-            told = self._generate(requests, max(limits), config)
-            for limit, places in beyond(told, limits, config).items():
-                alike = self._generate([requests[place] for place in places], limit, config)
-                for place, each in zip(places, alike, strict=True):
-                    told[place] = each
+            told = within_limits(self._generate, requests, limits, config, len)
             pairs = zip(told, limits, strict=True)
             cut = [[ids[: limit - 1] for ids in each] for each, limit in pairs]
             for row, found in zip(rows, scored(self, requests, cut, config), strict=True):

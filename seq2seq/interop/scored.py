@@ -1,9 +1,10 @@
 """Our limits and scores for what another library has found or drawn, and the seed of its draws."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from random import Random
+from typing import TypeVar
 
 from seq2seq.config import SearchConfig
 from seq2seq.data.batch import Ids
@@ -11,25 +12,36 @@ from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import ScoringEngine
 
+Found = TypeVar("Found")
+"""A translation, as the library tells it."""
 PAIRS = 32
 """Sentences and translations that are scored at a time."""
 
 
-def beyond(
-    translations: Sequence[Sequence[Ids]], limits: Sequence[int], config: SearchConfig
-) -> Mapping[int, Sequence[int]]:
-    """The sentences to search for again, by their limits.
+def within_limits(
+    search: Callable[[Sequence[Request], int, SearchConfig], list[list[Found]]],
+    batch: Sequence[Request],
+    limits: Sequence[int],
+    config: SearchConfig,
+    length: Callable[[Found], int],
+) -> list[list[Found]]:
+    """What a library finds of each sentence, whatever the limits of the others.
 
-    A library has one limit for a batch, the largest. Where a beam went on after the limit of its
-    own sentence, cutting does not give what a beam with that limit finds. What is greedy or drawn
-    needs only to be cut.
+    It has one limit for a batch, the largest. Where a beam went on after the limit of its own
+    sentence, cutting does not give what a beam with that limit finds, so it is searched for again.
+    What is greedy or drawn needs only to be cut.
     """
-    found, largest = defaultdict[int, list[int]](list), max(limits)
+    largest, again = max(limits), defaultdict[int, list[int]](list)
+    found = search(batch, largest, config)
     if config.beam == 1 or config.sampling is not None:
         return found
-    for row, (told, limit) in enumerate(zip(translations, limits, strict=True)):
-        if limit < largest and max(map(len, told)) + 1 >= limit:
-            found[limit].append(row)
+    for row, (told, limit) in enumerate(zip(found, limits, strict=True)):
+        if limit < largest and max(map(length, told)) + 1 >= limit:
+            again[limit].append(row)
+    for limit, rows in again.items():
+        alike = search([batch[row] for row in rows], limit, config)
+        for row, told in zip(rows, alike, strict=True):
+            found[row] = told
     return found
 
 
