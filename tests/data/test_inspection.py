@@ -234,6 +234,7 @@ def test_lengths_are_those_of_the_words(tmp_path: Path) -> None:
         100,
         101,
     )
+    assert sum(count for _, count in side.histogram) == 101
 
 
 @pytest.mark.parametrize("longest", [7, 100, 700])
