@@ -76,7 +76,11 @@ def _cached(
 
 
 def _texts(corpora: Sequence[PairStore], sides: Sequence[int]) -> Iterator[str]:
+    """Of all corpora in turn: SentencePiece 0.2.2 does not get through a text that comes again as a
+    whole, as where one corpus is another in the other direction."""
     every = max(1, -(-sum(map(len, corpora)) // SAMPLE))
-    for side in sides:
+    for index in range(0, max(map(len, corpora)), every):
         for corpus in corpora:
-            yield from (corpus[index][side] for index in range(0, len(corpus), every))
+            if index < len(corpus):
+                pair = corpus[index]
+                yield from (pair[side] for side in sides)

@@ -61,6 +61,27 @@ def test_joint_subwords_are_one_object_trained_on_both_sides(tmp_path: Path) -> 
     assert src.serialized == train_subwords(both, JOINT, 290)
 
 
+def test_corpora_take_turns_so_that_no_text_comes_again_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[str]()
+
+    def train(texts: Iterable[str], config: SubwordConfig, size: int) -> bytes:
+        seen.extend(texts)
+        return train_subwords(seen, config, size)
+
+    monkeypatch.setattr(vocabulary, "train_subwords", train)
+    back = [Pair(pair.tgt, pair.src) for pair in PAIRS[:60]]
+    stores = list[PairStore]()
+    for name, pairs in (("forth", PAIRS), ("back", back)):
+        write_store(pairs, tmp_path / name)
+        stores.append(PairStore(tmp_path / name))
+    vocabulary.subwords_of(stores, JOINT, tmp_path)
+    assert seen[:4] == [PAIRS[0].src, PAIRS[0].tgt, PAIRS[0].tgt, PAIRS[0].src]
+    assert seen[-2:] == [PAIRS[89].src, PAIRS[89].tgt]
+    assert sorted(seen) == sorted(side for pair in [*PAIRS, *back] for side in pair)
+
+
 def test_separate_subwords_are_two_of_their_own_sizes_each_trained_on_its_side(
     tmp_path: Path,
 ) -> None:
