@@ -11,6 +11,7 @@ is one function and one line in the table.
 
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -73,23 +74,14 @@ def fast_attention(
 def joined_attention(
     query: Tensor, key: Tensor, value: Tensor, spans: Spans, dropout: float = 0.0
 ) -> Tensor:
-    """The fast form for joined sentences (FlashAttention-2, Dao 2023): no padding is computed.
+    """The fast form for joined sentences: no padding is computed, see joined.py.
 
     query (M, H, E), key and value (K, H, E) -> (M, H, E)
     """
-    # Torch's public function for it, varlen_attn, has no dropout and costs more a call.
-    output: Tensor = torch.ops.aten._flash_attention_forward(
-        query,
-        key,
-        value,
-        spans.query_ends,
-        spans.key_ends,
-        spans.longest_query,
-        spans.longest_key,
-        dropout_p=dropout,
-        is_causal=spans.causal,
-        return_debug_mask=False,
-    )[0]
+    from seq2seq.nn.joined import joined  # needs Triton, which is not everywhere
+
+    seeds = torch.randint(2**62, (1,), device=query.device) if dropout else None
+    output: Tensor = joined(query, key, value, *spans, seeds, dropout)[0]
     return output
 
 
@@ -120,21 +112,16 @@ def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
     return "folded" if device.type == "cpu" else "fast"
 
 
-def takes_joined(
-    device: torch.device, dtype: torch.dtype, head_dim: int, form: AttentionForm
-) -> bool:
+def takes_joined(device: torch.device, dtype: torch.dtype, form: AttentionForm) -> bool:
     """Whether attention is computed of joined sentences: in the fast form and in half precision, on
-    an NVIDIA GPU since Ampere, of heads that torch's kernel has on all of them."""
+    an NVIDIA GPU since Ampere, with the compiler of its kernels."""
     return (
         form_on(device, form) == "fast"
         and device.type == "cuda"
         and torch.version.hip is None
-        and torch.backends.cuda.is_flash_attention_available()
-        and torch.backends.cuda.flash_sdp_enabled()
         and torch.cuda.get_device_capability(device) >= (8, 0)
         and dtype in (torch.bfloat16, torch.float16)
-        and head_dim % 8 == 0
-        and head_dim <= 192
+        and find_spec("triton") is not None
     )
 
 

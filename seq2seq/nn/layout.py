@@ -113,22 +113,24 @@ class Unpadded(NamedTuple):
 
 class Joined(NamedTuple):
     """(M, D): the same vectors, which attention sees as they lie, (M, H, E), with the `Spans` of
-    sentences. Vectors of no token are a last one: attention must write them, too."""
+    their sentences."""
 
     places: Tensor
     """(M,): as of `Unpadded`."""
-    ends: Tensor
-    """(B + 2,) int32: where sentences begin, the rest begins, and it ends."""
-    longest: int
-    """At least the longest span."""
+    sentences: Tensor
+    """(M,): whose token each vector is of; B for no token."""
+    bounds: Tensor
+    """(B + 1,): where sentences begin, and the last one ends."""
 
     @classmethod
     def of(cls, lens: Tensor, width: int, tokens: int) -> "Joined":
-        """Of rows (B, width), `tokens` the sum of their lengths (B,): no device is waited for."""
+        """Of rows (B, width), `tokens` no less than the sum of their lengths (B,): no device is
+        waited for."""
         room = (tokens // REST + 1) * REST
         places = _places(may_attend(lens, width).flatten(), room)
-        bounds = (lens.new_zeros(1), lens.cumsum(0), lens.new_full((1,), room))
-        return cls(places, torch.cat(bounds).int(), max(width, REST))
+        bounds = torch.cat([lens.new_zeros(1), lens.cumsum(0)])
+        real = torch.arange(room, device=lens.device) < bounds[-1]
+        return cls(places, torch.where(real, places // width, len(lens)), bounds)
 
     def tokens(self, x: Tensor) -> Tensor:
         return x.flatten().index_select(0, self.places)
@@ -142,8 +144,18 @@ class Joined(NamedTuple):
 
     def visible(self, valid_lens: Tensor, keys: Layout) -> Visible:
         assert isinstance(keys, Joined), "joined queries see joined keys"
-        causal = valid_lens.dim() == 2
-        return Spans(self.ends, keys.ends, self.longest, keys.longest, causal)
+        firsts, ends = keys._of(self.sentences)
+        seen_firsts, seen_ends = self._of(keys.sentences)
+        if valid_lens.dim() == 2:  # causal
+            own = torch.arange(len(self.places), device=ends.device)
+            ends, seen_firsts = ends.minimum(own + 1), seen_firsts.maximum(own)
+        return Spans(firsts.int(), ends.int(), seen_firsts.int(), seen_ends.int())
+
+    def _of(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
+        """Where each of them begins and ends here."""
+        firsts = torch.cat([self.bounds[:-1], self.bounds.new_full((1,), len(self.places))])
+        ends = torch.cat([self.bounds[1:], self.bounds.new_zeros(1)])
+        return firsts[sentences], ends[sentences]
 
 
 REST = 64

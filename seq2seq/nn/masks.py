@@ -21,16 +21,18 @@ VECTOR = 16
 
 
 class Spans(NamedTuple):
-    """Of joined sentences, queries (M, H, E) and keys (K, H, E): the queries of the n-th span see
-    the keys of the n-th span, all or with `causal` those up to their own place."""
+    """Of joined sentences, queries (M, H, E) and keys (K, H, E): each query sees the keys from a
+    first one to before an end, each key is seen by such queries; both in int32. A vector of no
+    token begins where all end, and ends at 0."""
 
-    query_ends: Tensor
-    """(P + 1,) int32: where the spans of the queries begin, and the last one ends."""
-    key_ends: Tensor
-    """(P + 1,) int32."""
-    longest_query: int
-    longest_key: int
-    causal: bool
+    firsts: Tensor
+    """(M,)."""
+    ends: Tensor
+    """(M,)."""
+    seen_firsts: Tensor
+    """(K,)."""
+    seen_ends: Tensor
+    """(K,)."""
 
 
 Visible = Tensor | Spans

@@ -1,5 +1,6 @@
 """What training minimises."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,28 +13,33 @@ from seq2seq.nn.layers import product_type
 from seq2seq.nn.layout import Joined, Layout, Unpadded
 from seq2seq.nn.transformer import Transformer
 
+Fused = Callable[[Tensor, Tensor, float, float, float], Tensor]
 SLICE = {"cpu": 2**20, "cuda": 2**27}
 """Logits that are in fp32 at once: about what a CPU's cache holds; a few kernels on a GPU."""
 
 
 def token_logits(network: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Logits (M, V) of each token, those before it given, and what it is (M,); no padding."""
+    """Logits (M, V) of each token, those before it given, and what it is (M,); no padding.
+
+    Where the batch says of more tokens than there are, logits of those are zeros.
+    """
     src, tgt = _without_padding(network, batch)
     hidden = network(batch.src, batch.src_lens, batch.tgt_in, src, tgt)  # (M, D)
+    if isinstance(tgt, Joined):
+        hidden = hidden.where((tgt.sentences < len(batch.tgt_lens))[:, None], 0)
     return network.project(hidden), tgt.tokens(batch.tgt_out)
 
 
 def _without_padding(network: Transformer, batch: Batch) -> tuple[Layout, Layout]:
     """The layouts of both sides."""
-    config, weight = network.config, network.output.weight
+    weight, heads = network.output.weight, network.config.heads
     sides = (
         (batch.src_lens, batch.src.shape[1], batch.src_tokens),
         (batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens),
     )
-    dtype = product_type(weight)
-    if takes_joined(weight.device, dtype, config.head_width, network.attention):
+    if takes_joined(weight.device, product_type(weight), network.attention):
         return Joined.of(*sides[0]), Joined.of(*sides[1])
-    return Unpadded.of(*sides[0], config.heads), Unpadded.of(*sides[1], config.heads)
+    return Unpadded.of(*sides[0], heads), Unpadded.of(*sides[1], heads)
 
 
 def cross_entropy_sum(
@@ -42,6 +48,7 @@ def cross_entropy_sum(
     label_smoothing: float = 0.0,
     r_drop: float = 0.0,
     unit: float = 1.0,
+    fused: Fused | None = None,
 ) -> Tensor:
     """Cross-entropy against label-smoothed targets (Szegedy et al. 2016, section 7).
 
@@ -54,7 +61,7 @@ def cross_entropy_sum(
     Where a gradient will be asked for, it is computed at once and overwrites the logits: they are
     the largest tensor of a step, and no other of their size is made.
     """
-    total: Tensor = _SlicedLoss.apply(logits, wanted, label_smoothing, r_drop, unit)  # type: ignore[no-untyped-call]
+    total: Tensor = _SlicedLoss.apply(logits, wanted, label_smoothing, r_drop, unit, fused)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -73,6 +80,7 @@ class _SlicedLoss(torch.autograd.Function):
         label_smoothing: float,
         r_drop: float,
         unit: float,
+        fused: Fused | None,
     ) -> Tensor:
         """logits (M, V), M >= P N of P passes, wanted (N,) -> scalar
 
@@ -91,6 +99,9 @@ class _SlicedLoss(torch.autograd.Function):
         widens = logits.device.type != "cpu"  # kernels of a GPU convert what they read
         for part, tokens in zip(real.split(size, dim=1), wanted.split(size), strict=True):
             gold = tokens.expand(passes, -1)[..., None]  # (P, size, 1)
+            if fused is not None and not r_drop:
+                total += fused(part, gold, on, off, scale if ctx.needs_input_grad[0] else 0.0)
+                continue
             own = part if widens and not r_drop else part.float()  # (P, size, V)
             p = own.softmax(dim=-1, dtype=torch.float32)
             highest = p.amax(dim=-1, keepdim=True)
@@ -114,17 +125,33 @@ class _SlicedLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         own, ctx.gradient = ctx.gradient, None
         assert own is not None, "the gradient is computed once, and used up"
         gradient = gradient * ctx.factor
-        # A pass over the largest tensor, which a CPU may leave out. A GPU would be waited for; it
-        # takes two thirds of the time where both are of one type.
-        if gradient.device.type != "cpu":
-            own.mul_(gradient.bfloat16() if own.dtype == torch.bfloat16 else gradient)
-        elif gradient.numpy() != 1:
+        # A pass over the largest tensor, which may be left out: training asks for the gradient of
+        # the loss itself, where half precision does not scale it. A GPU is not waited for to know.
+        if gradient.device.type == "cpu":
+            if gradient.numpy() != 1:
+                own.mul_(gradient)
+        elif own.dtype == torch.float16:
             own.mul_(gradient)
-        return own, None, None, None, None
+        else:
+            torch._assert_async(gradient == 1, "on a GPU, the gradient of this loss as it is")
+        return own, None, None, None, None, None
+
+
+def sliced(part: Tensor, gold: Tensor, on: float, off: float, scale: float) -> Tensor:
+    """The loss of a slice, and its gradient in its place: to be compiled, which reads the logits
+    three times and writes them once. part (1, n, V), gold (1, n, 1) -> scalar"""
+    own = part.float()
+    highest = own.amax(dim=-1, keepdim=True)
+    shares = (own - highest).exp()
+    sums = shares.sum(dim=-1, keepdim=True)
+    loss = highest + sums.log() - on * own.gather(-1, gold) - off * own.sum(dim=-1, keepdim=True)
+    q = torch.where(torch.arange(part.shape[-1], device=part.device) == gold, on + off, off)
+    part.copy_((shares / sums - q) * scale)
+    return loss.sum()
 
 
 def _disagreement(p: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:

@@ -324,4 +324,4 @@ def test_auto_is_folded_on_a_cpu_and_fast_elsewhere_and_what_is_asked_for_stays(
 
 @pytest.mark.parametrize("form", ["auto", "folded", "fast"])
 def test_a_cpu_takes_no_joined_sentences(form: AttentionForm) -> None:
-    assert not takes_joined(torch.device("cpu"), torch.bfloat16, 64, form)
+    assert not takes_joined(torch.device("cpu"), torch.bfloat16, form)

@@ -1,0 +1,118 @@
+"""Attention of joined sentences as an operator of torch, which autograd and torch.compile know.
+
+Importing this needs Triton, which compiles its kernels.
+"""
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from seq2seq.nn import joined_kernels as kernels
+
+BLOCK, STEP = 64, 32
+"""Queries of a block, and keys that they look at in a step; of keys, too, and queries that look."""
+
+
+@torch.library.custom_op("seq2seq::joined_attention", mutates_args=())
+def joined(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    firsts: Tensor,
+    ends: Tensor,
+    seen_firsts: Tensor,
+    seen_ends: Tensor,
+    seeds: Tensor | None,
+    rate: float,
+) -> tuple[Tensor, Tensor]:
+    """-> what queries mix (M, H, E), and log2 of the sums of their weights (H, M).
+
+    Weights are dropped at this rate where there are seeds (1,).
+    """
+    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    queries, heads, _ = query.shape
+    output = torch.empty_like(query)
+    log_sums = query.new_empty(heads, queries, dtype=torch.float32)
+    kernels.forward[(heads, triton.cdiv(queries, BLOCK))](
+        query, key, value, output, log_sums, firsts, ends, seeds,
+        **_sizes(query, key, rate, seeds), ROWS=BLOCK, COLUMNS=STEP, num_stages=2,
+    )  # fmt: skip
+    return output, log_sums
+
+
+@joined.register_fake
+def _(query: Tensor, *inputs: object) -> tuple[Tensor, Tensor]:
+    queries, heads, _ = query.shape
+    output = torch.empty_like(query, memory_format=torch.contiguous_format)
+    return output, query.new_empty(heads, queries, dtype=torch.float32)
+
+
+@torch.library.custom_op("seq2seq::joined_attention_backward", mutates_args=())
+def _joined_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    log_sums: Tensor,
+    firsts: Tensor,
+    ends: Tensor,
+    seen_firsts: Tensor,
+    seen_ends: Tensor,
+    seeds: Tensor | None,
+    rate: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    gradient, query = gradient.contiguous(), query.contiguous()
+    key, value = key.contiguous(), value.contiguous()
+    shares = torch.empty_like(log_sums)
+    query_gradient, key_gradient, value_gradient = map(torch.empty_like, (query, key, value))
+    sizes, heads = _sizes(query, key, rate, seeds), query.shape[1]
+    kernels.backward_queries[(heads, triton.cdiv(len(query), BLOCK))](
+        query, key, value, output, gradient, query_gradient, log_sums, shares, firsts, ends, seeds,
+        **sizes, ROWS=BLOCK, COLUMNS=STEP, num_stages=2,
+    )  # fmt: skip
+    kernels.backward_keys[(heads, triton.cdiv(len(key), BLOCK))](
+        query, key, value, gradient, key_gradient, value_gradient, log_sums, shares, firsts, ends,
+        seen_firsts, seen_ends, seeds, **sizes, ROWS=STEP, COLUMNS=BLOCK, num_stages=2,
+    )  # fmt: skip
+    return query_gradient, key_gradient, value_gradient
+
+
+@_joined_backward.register_fake
+def _(gradient: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    first, second, third = (
+        torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs[:3]
+    )
+    return first, second, third
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, *where, seeds, rate = inputs
+    ctx.save_for_backward(query, key, value, *output, *where, seeds)
+    ctx.rate = rate
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    found: tuple[Tensor, ...] = _joined_backward(gradient, *ctx.saved_tensors, ctx.rate)
+    return *found, *[None] * 6
+
+
+joined.register_autograd(_gradients, setup_context=_remember)
+
+
+def _sizes(query: Tensor, key: Tensor, rate: float, seeds: Tensor | None) -> dict[str, Any]:
+    """What all kernels are told."""
+    queries, heads, width = query.shape
+    return {
+        "queries": queries,
+        "keys": len(key),
+        "scale": width**-0.5,
+        "rate": rate,
+        "HEADS": heads,
+        "E": width,
+        "WIDTH": max(16, triton.next_power_of_2(width)),
+        "DROPS": seeds is not None,
+    }

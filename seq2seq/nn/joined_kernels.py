@@ -1,0 +1,148 @@
+"""Attention of joined sentences for a GPU, in Triton (Tillet et al. 2019).
+
+FlashAttention (Dao 2023) for short sentences: a block of queries has several of them and looks at
+the keys from the first sentence's to the last one's, and no sentence has a block to itself. Scores
+and weights never leave a multiprocessor; the backward pass computes them again.
+
+Vectors are (M, H, E) and lie one after the other; a query sees the keys from its first to before
+its end, and a key is seen likewise. Sums are in fp32, products of what the vectors are in.
+"""
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _block(x, rows, count, head, HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr):
+    """Rows of one head, (rows, WIDTH)."""
+    columns = tl.arange(0, WIDTH)
+    places = (rows.to(tl.int64) * HEADS + head)[:, None] * E + columns[None, :]
+    return tl.load(x + places, mask=(rows < count)[:, None] & (columns < E)[None, :], other=0.0)
+
+
+@triton.jit
+def _store(x, rows, count, head, value, HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr):
+    columns = tl.arange(0, WIDTH)
+    places = (rows.to(tl.int64) * HEADS + head)[:, None] * E + columns[None, :]
+    inside = (rows < count)[:, None] & (columns < E)[None, :]
+    tl.store(x + places, value.to(x.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _kept(seed, head, rows, columns, rate):
+    """1 / (1 - rate) where a weight is kept, else 0: the same in all kernels."""
+    drawn = tl.rand(seed + head, rows * 4096 + columns)
+    return tl.where(drawn < rate, 0.0, 1.0 / (1.0 - rate))
+
+
+@triton.jit
+def forward(
+    query, key, value, output, log_sums, firsts, ends, seeds, queries, keys, scale, rate,
+    HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(0)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    first = tl.load(firsts + rows, mask=rows < queries, other=2147483647)
+    end = tl.load(ends + rows, mask=rows < queries, other=0)
+    q = _block(query, rows, queries, head, HEADS, E, WIDTH)
+    highest = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    mixed = tl.zeros([ROWS, WIDTH], tl.float32)
+    for start in range(tl.min(first), tl.max(end), COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        k = _block(key, columns, keys, head, HEADS, E, WIDTH)
+        seen = (columns[None, :] >= first[:, None]) & (columns[None, :] < end[:, None])
+        scores = tl.where(seen, tl.dot(q, tl.trans(k)) * (scale * LOG2_E), float("-inf"))
+        new = tl.maximum(highest, tl.max(scores, 1))
+        least = tl.where(new == float("-inf"), 0.0, new)
+        weights = tl.exp2(scores - least[:, None])
+        shrunk = tl.exp2(highest - least)
+        total = total * shrunk + tl.sum(weights, 1)
+        if DROPS:
+            place = columns[None, :] - first[:, None]
+            weights *= _kept(tl.load(seeds), head, rows[:, None], place, rate)
+        v = _block(value, columns, keys, head, HEADS, E, WIDTH)
+        mixed = mixed * shrunk[:, None] + tl.dot(weights.to(v.dtype), v)
+        highest = new
+    blind = total == 0.0
+    total = tl.where(blind, 1.0, total)
+    _store(output, rows, queries, head, mixed / total[:, None], HEADS, E, WIDTH)
+    log_sum = tl.where(blind, 0.0, highest + tl.log2(total))
+    tl.store(log_sums + head * queries + rows, log_sum, mask=rows < queries)
+
+
+@triton.jit
+def backward_queries(
+    query, key, value, output, gradient, query_gradient, log_sums, shares, firsts, ends, seeds,
+    queries, keys, scale, rate,
+    HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(0)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    first = tl.load(firsts + rows, mask=rows < queries, other=2147483647)
+    end = tl.load(ends + rows, mask=rows < queries, other=0)
+    q = _block(query, rows, queries, head, HEADS, E, WIDTH)
+    g = _block(gradient, rows, queries, head, HEADS, E, WIDTH)
+    o = _block(output, rows, queries, head, HEADS, E, WIDTH)
+    log_sum = tl.load(log_sums + head * queries + rows, mask=rows < queries, other=0.0)
+    share = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
+    tl.store(shares + head * queries + rows, share, mask=rows < queries)
+    found = tl.zeros([ROWS, WIDTH], tl.float32)
+    for start in range(tl.min(first), tl.max(end), COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        k = _block(key, columns, keys, head, HEADS, E, WIDTH)
+        v = _block(value, columns, keys, head, HEADS, E, WIDTH)
+        seen = (columns[None, :] >= first[:, None]) & (columns[None, :] < end[:, None])
+        scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E) - log_sum[:, None]
+        weights = tl.where(seen, tl.exp2(scores), 0.0)
+        pull = tl.dot(g, tl.trans(v))
+        if DROPS:
+            place = columns[None, :] - first[:, None]
+            pull *= _kept(tl.load(seeds), head, rows[:, None], place, rate)
+        slope = weights * (pull - share[:, None])
+        found += tl.dot(slope.to(k.dtype), k)
+    _store(query_gradient, rows, queries, head, found * scale, HEADS, E, WIDTH)
+
+
+@triton.jit
+def backward_keys(
+    query, key, value, gradient, key_gradient, value_gradient, log_sums, shares, firsts, ends,
+    seen_firsts, seen_ends, seeds, queries, keys, scale, rate,
+    HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(0)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    by_first = tl.load(seen_firsts + columns, mask=columns < keys, other=2147483647)
+    by_end = tl.load(seen_ends + columns, mask=columns < keys, other=0)
+    k = _block(key, columns, keys, head, HEADS, E, WIDTH)
+    v = _block(value, columns, keys, head, HEADS, E, WIDTH)
+    of_key = tl.zeros([COLUMNS, WIDTH], tl.float32)
+    of_value = tl.zeros([COLUMNS, WIDTH], tl.float32)
+    for start in range(tl.min(by_first), tl.max(by_end), ROWS):
+        rows = start + tl.arange(0, ROWS)
+        first = tl.load(firsts + rows, mask=rows < queries, other=2147483647)
+        end = tl.load(ends + rows, mask=rows < queries, other=0)
+        q = _block(query, rows, queries, head, HEADS, E, WIDTH)
+        g = _block(gradient, rows, queries, head, HEADS, E, WIDTH)
+        log_sum = tl.load(log_sums + head * queries + rows, mask=rows < queries, other=0.0)
+        share = tl.load(shares + head * queries + rows, mask=rows < queries, other=0.0)
+        seen = (columns[:, None] >= first[None, :]) & (columns[:, None] < end[None, :])
+        scores = tl.dot(k, tl.trans(q)) * (scale * LOG2_E) - log_sum[None, :]
+        weights = tl.where(seen, tl.exp2(scores), 0.0)
+        pull = tl.dot(v, tl.trans(g))
+        if DROPS:
+            place = columns[:, None] - first[None, :]
+            kept = _kept(tl.load(seeds), head, rows[None, :], place, rate)
+            pull *= kept
+            of_value += tl.dot((weights * kept).to(g.dtype), g)
+        else:
+            of_value += tl.dot(weights.to(g.dtype), g)
+        slope = weights * (pull - share[None, :])
+        of_key += tl.dot(slope.to(q.dtype), q)
+    _store(key_gradient, columns, keys, head, of_key * scale, HEADS, E, WIDTH)
+    _store(value_gradient, columns, keys, head, of_value, HEADS, E, WIDTH)
