@@ -60,10 +60,18 @@ class Stopwatch(Callback):
         return time.perf_counter()
 
     def _lap(self, phase: str) -> None:
-        if self.done >= self.end:
+        recording = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        if self.done >= self.end and not recording:
             now = self._now()
             self.phases[phase] += now - self._since
             self._since = now
+
+    def shares(self, recorded: bool) -> dict[str, float]:
+        """Of the phases in a step; where it is recorded, forward and backward are one."""
+        times = dict(self.phases)
+        if recorded:
+            times["forward and backward"] = times.pop("forward") + times.pop("backward")
+        return {phase: each / sum(times.values()) for phase, each in times.items()}
 
     def on_train_batch_start(self, *_: Any) -> None:
         self._lap("data")
@@ -218,16 +226,15 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
     trainer.fit(module, datamodule=data)
     device = trainer.strategy.root_device
     low = "bf16" in str(trainer.precision)
-    seconds, phases = watch.seconds, sum(watch.phases.values())
     memory = peak_memory(device)  # before the large matrices
     return {
-        "seconds": seconds,
+        "seconds": watch.seconds,
         "tokens": watch.tokens,
         "precision": str(trainer.precision),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "parameters": sum(p.numel() for p in module.network.parameters()),
-        "shares": {phase: watch.phases[phase] / phases for phase in PHASES},
-        "flops_per_second": watch.flops / seconds,
+        "shares": watch.shares(module.recorded is not None),
+        "flops_per_second": watch.flops / watch.seconds,
         "matmul_flops_per_second": matmul_rate(device, torch.bfloat16 if low else torch.float32),
         "peak_memory_bytes": memory,
     }
@@ -297,7 +304,10 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
         "model_flops_per_second": flops,
         "matmul_flops_per_second": matmul,
         "share_of_matmul_rate": flops / matmul,
-        "shares": {p: sum(run["shares"][p] for run in each) / len(each) for p in PHASES},
+        "shares": {
+            phase: sum(run["shares"][phase] for run in each) / len(each)
+            for phase in each[0]["shares"]
+        },
         "peak_memory_bytes": max(run["peak_memory_bytes"] for run in each),
     }
 
@@ -341,7 +351,7 @@ def main() -> None:
             f", {found['ratio_to_plain']:.2f} times the plain loop's "
             f"{found['plain_tokens_per_second']:,.0f}"
         )
-    shares = ", ".join(f"{phase} {found['shares'][phase]:.1%}" for phase in PHASES)
+    shares = ", ".join(f"{phase} {share:.1%}" for phase, share in found["shares"].items())
     print(
         f"{found['device']}, {found['threads']} threads, {found['precision']}, "
         f"{found['parameters']:,} parameters\n"

@@ -1,5 +1,6 @@
 """Corpora in, batches out, for every stage of a run."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,7 +58,7 @@ class CorpusDataModule(pl.LightningDataModule):
             of 1 / temperature; 1 takes all as they are, above it small corpora come more often.
         subword_sampling: other segmentations of the training sentences in every epoch.
         workers: processes that prepare batches; 0 prepares them in the training process. Not set,
-            it is 0 on a CPU and 4 on a GPU.
+            it is 0 on a CPU, and for a GPU half of its share of the cores, 8 at most.
         cache: folder of stored corpora and trained subword models, found again by content.
         seed: of the order of batches and of subword sampling; follows seed_everything.
         subwords_from: model or run folder whose subwords are used instead of trained ones, or
@@ -173,8 +174,16 @@ class CorpusDataModule(pl.LightningDataModule):
         if self.trainer is not None:
             limit = self.trainer.limit_train_batches
             order.limit = limit if isinstance(limit, int) else int(len(order) * limit)
-        workers = self.workers if self.workers is not None else 4 if self._on_gpu else 0
+        workers = self.workers if self.workers is not None else self._usual_workers
         return ResumableLoader(dataset, order, workers, pin_memory=self._on_gpu)
+
+    @property
+    def _usual_workers(self) -> int:
+        """Of a process: half of its share of the cores, but no more than keep a GPU busy."""
+        if not self._on_gpu:
+            return 0
+        assert self.trainer is not None
+        return max(1, min(8, (os.cpu_count() or 1) // (2 * self.trainer.world_size)))
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         return self._text_loader("validation")

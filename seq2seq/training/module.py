@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
@@ -27,7 +28,8 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import check_tokenizer, doubt, evaluate
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
-from seq2seq.nn.attention import expect_new_shapes
+from seq2seq.nn.attention import expect_new_shapes, takes_joined
+from seq2seq.nn.layers import product_type
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import MAX_LENGTH, Sentence
 from seq2seq.training.card import put_on_card, written_at
@@ -40,12 +42,13 @@ from seq2seq.training.compatibility import (
 )
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
-from seq2seq.training.loss import cross_entropy_sum, token_logits
+from seq2seq.training.loss import Fused, cross_entropy_sum, sliced, token_logits
 from seq2seq.training.optimizer import optimizer_of, prefer_settings
 from seq2seq.training.outputs import Outputs
 from seq2seq.training.parts import Parts, halves, too_large
 from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
+from seq2seq.training.recorded import CudaGraphs, Recorded, shaped
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
 from seq2seq.translator import Translation, Translator
@@ -84,12 +87,22 @@ class TranslationModule(pl.LightningModule):
         self.validation_loss = MeanMetric()
         self.throughput = Throughput()
         self.parts = Parts()
+        self.fused: Fused | None = None
+        """The loss of a slice, compiled."""
+        self.recorded: Recorded | None = None
+        """Where steps are recorded: on a GPU, of joined sentences."""
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""
         self.step_tokens: int
         """Target tokens of this process in the step so far."""
         self.step_loss: Tensor
         """Their loss in `_loss_unit`."""
+        self.step_facts: dict[str, Tensor]
+        """What is logged of the last step."""
+        self.learned: list[Parameter]
+        """What is trained: to find it takes as long as to start a hundred kernels."""
+        self.gradients: list[Tensor]
+        """Where recorded steps add gradients, for each of `learned`."""
 
     # -- the network
 
@@ -121,6 +134,7 @@ class TranslationModule(pl.LightningModule):
                 self.network = Transformer(config, rates=recipe.dropout, attention=recipe.attention)
             if recipe.compile:
                 self.network.compile_layers()
+                self.fused = torch.compile(sliced, dynamic=True)
             self.config = self.network.config
             # Tables of sinusoids grow where they are needed, in each process for itself.
             derived = [name for name, _ in self.named_buffers()]
@@ -188,11 +202,37 @@ class TranslationModule(pl.LightningModule):
         due, accumulated = self.trainer.val_check_batch, self.trainer.accumulate_grad_batches
         if isinstance(due, int):
             self.trainer.val_check_batch = due + -due % accumulated
+        self.learned = [p for p in self.parameters() if p.requires_grad]
         if self.device.type == "cuda":
             expect_new_shapes()
             self._try_longest()
+        self.recorded = self._recorder()
+        if self.recorded is not None:
+            self.gradients = [torch.zeros_like(p) for p in self.learned]
         self._begin_step()
         self.throughput.restart()
+
+    def _recorder(self) -> Recorded | None:
+        """None where steps cannot be recorded: gradients of several processes are averaged by
+        hooks, R-Drop's two passes have no rest, and an output bias would learn from it."""
+        network, recipe = self.network, self.recipe
+        with self.trainer.precision_plugin.forward_context():
+            dtype = product_type(network.output.weight)
+        joined = takes_joined(self.device, dtype, network.attention)
+        alone = self.trainer.world_size == 1 and dtype == torch.bfloat16
+        if not (joined and alone) or recipe.r_drop or network.config.output_bias:
+            return None
+
+        def work(batch: Batch) -> Tensor:
+            # What autocast has kept would be the weights of an earlier step.
+            device = self.device.type
+            mixed = torch.is_autocast_enabled(device)
+            with torch.autocast(device, dtype, enabled=mixed, cache_enabled=False):
+                loss = self._training_loss(batch, self._loss_unit)
+                self._backward(loss)
+            return loss.detach()
+
+        return Recorded(work, CudaGraphs(network).record)
 
     def _try_longest(self) -> None:
         """Find out before the first step what fits, with the optimizer's moments in memory."""
@@ -205,9 +245,7 @@ class TranslationModule(pl.LightningModule):
             self._try(uniform(23 + max(0, usual - 23) // 46 * 46, 31, 37))
             self._try(uniform(1, 31, 37))
         made = self.trainer.optimizers[0].state
-        moments = [
-            torch.empty_like(p) for p in self.parameters() if p not in made for _ in range(2)
-        ]
+        moments = [torch.empty_like(p) for p in self.learned if p not in made for _ in range(2)]
         self._try(uniform(rows, longest, longest))
         del moments
 
@@ -233,7 +271,9 @@ class TranslationModule(pl.LightningModule):
         if batch_index % accumulated == 0:
             self._begin_step()
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
-        torch.manual_seed(draw % 2**63)
+        torch.default_generator.manual_seed(draw % 2**63)
+        if self.device.type == "cuda":  # torch.manual_seed prepares all kinds of devices, each time
+            torch.cuda.manual_seed(draw % 2**63)
         total = self._learn(parts)
         self.step_tokens += sum(part.tokens for part in parts)
         self.step_loss += total
@@ -241,10 +281,16 @@ class TranslationModule(pl.LightningModule):
         if not isinstance(self.trainer.strategy.model, DistributedDataParallel):
             return total.requires_grad_()
         # The gradients of all processes are averaged when each parameter has got this zero.
-        return total + torch.stack([0 * p.sum() for p in self.parameters()]).sum()
+        return total + torch.stack([0 * p.sum() for p in self.learned]).sum()
 
     def _begin_step(self) -> None:
-        self.zero_grad()
+        if self.recorded is None:
+            for parameter in self.learned:
+                parameter.grad = None
+        else:
+            for parameter, gradient in zip(self.learned, self.gradients, strict=True):
+                parameter.grad = gradient  # which Lightning takes away before a validation
+            torch._foreach_zero_(self.gradients)
         self.step_tokens, self.step_loss = 0, torch.zeros((), device=self.device)
 
     def optimizer_zero_grad(self, *_: Any) -> None:
@@ -253,16 +299,26 @@ class TranslationModule(pl.LightningModule):
     def _learn(self, parts: list[Batch]) -> Tensor:
         """Add the gradients of a micro-batch's loss -> that loss in `_loss_unit`, detached."""
 
-        def backward(loss: Tensor) -> None:
-            with torch.autocast(self.device.type, enabled=False):
-                self.trainer.strategy.backward(loss, None)
+        if self.recorded is None or self.parts.limit is not None:
+            return self._learn_anew(parts)
+        losses = []
+        for part in parts:
+            part = shaped(part, self.network.config.max_length or MAX_LENGTH)
+            loss = self.recorded.learn(part)
+            losses.append(self._learn_anew([part]) if loss is None else loss)
+        return torch.stack(losses).sum()
 
+    def _learn_anew(self, parts: list[Batch]) -> Tensor:
         return self.parts.learn(
             parts,
-            list(self.parameters()),
+            self.learned,
             lambda part: self._training_loss(part, self._loss_unit),
-            backward,
+            self._backward,
         )
+
+    def _backward(self, loss: Tensor) -> None:
+        with torch.autocast(self.device.type, enabled=False):
+            self.trainer.strategy.backward(loss, None)
 
     @property
     def _loss_unit(self) -> int:
@@ -274,7 +330,12 @@ class TranslationModule(pl.LightningModule):
         recipe = self.recipe
         logits, said = token_logits(self.network, twice(batch) if recipe.r_drop else batch)
         wanted = said[: batch.tokens]  # (N,)
-        return cross_entropy_sum(logits, wanted, recipe.label_smoothing, recipe.r_drop, unit)
+        rates = recipe.label_smoothing, recipe.r_drop
+        loss = cross_entropy_sum(logits, wanted, *rates, unit, self.fused)
+        if self.recorded is None:
+            return loss
+        more = batch.tokens - batch.tgt_lens.sum()  # than there are: all subwords are as likely
+        return loss - more * (math.log(logits.shape[1]) / unit)
 
     def _last_step(self) -> int:
         """Of the run, -1 where it has no end, told to Lightning. Asked before a checkpoint is read,
@@ -319,13 +380,12 @@ class TranslationModule(pl.LightningModule):
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
             scaler.unscale_(optimizer)
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self.learned if p.grad is not None]
         own = torch.full_like(self.step_loss, self.step_tokens)  # waits for nothing
         whole = torch.stack([self.step_loss, own])
         if self.trainer.world_size > 1:  # Lightning's own reduction waits for the device
             torch.distributed.all_reduce(whole)
         loss, tokens = whole
-        self.log("loss", loss * self._loss_unit / tokens)
         # Lightning has averaged over processes.
         scale = self._loss_unit * self.trainer.world_size / tokens
         norm = torch.nn.utils.get_total_norm(gradients) * scale
@@ -334,13 +394,17 @@ class TranslationModule(pl.LightningModule):
         self.grad_norms.append(norm)
         # A fused optimizer looks at this on the device, and then changes nothing.
         optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
-        self.log("grad_norm", norm)
-        # A number would be sent to the device, which would have to be waited for.
-        self.log("lr", torch.tensor(optimizer.param_groups[0]["lr"]))
+        self.step_facts = {
+            "loss": loss * self._loss_unit / tokens,
+            "grad_norm": norm,
+            # A number would be sent to the device, which would have to be waited for.
+            "lr": torch.tensor(optimizer.param_groups[0]["lr"]),
+        }
 
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         if self.is_logged(batch_index):
             rate, padding = self.throughput.measured()
+            self.log_dict(self.step_facts)
             self.log("tokens_per_second", rate * self.trainer.world_size)
             self.log("padding", padding)
             self.throughput.restart()

@@ -54,10 +54,10 @@ class Parts:
                 continue
             losses.append(loss)
             for parameter, gradient in zip(parameters, before, strict=True):
-                if parameter.grad is None:
+                if gradient is not None:  # stays where it is: recorded steps add to it
+                    if parameter.grad is not None:
+                        gradient += parameter.grad
                     parameter.grad = gradient
-                elif gradient is not None:
-                    parameter.grad += gradient
         return torch.stack(losses).sum()
 
     def _shrink(self, part: Batch) -> None:

@@ -1,0 +1,111 @@
+"""Training steps recorded as CUDA graphs: the host starts one thing, not a thousand kernels.
+
+A graph repeats its kernels with the same shapes at the same addresses. So batches are brought to a
+few shapes, with rows of no tokens and more vectors of no token, which cost little where sentences
+are joined; and what a graph reads is copied to where it was when it was recorded.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq.data.batch import Batch, round_up
+from seq2seq.memory import attempt
+
+STEPS, LEAST_STEP = 16, 256
+"""Sizes of tokens between one power of two and the next, and the least between two of them."""
+
+Replay = Callable[[], object]
+
+
+def shaped(batch: Batch, longest: int) -> Batch:
+    """The same in one of few shapes: its last rows may have no tokens, and it says of more tokens
+    than there are. Rows that are not longer than `longest` do not become so."""
+    rows = stepped(len(batch.src), 1, 8)
+
+    def filled(x: Tensor) -> Tensor:
+        width = max(x.shape[1], min(stepped(x.shape[1], 1, 8), longest))
+        return F.pad(x, (0, width - x.shape[1], 0, rows - len(x)))
+
+    def lens(x: Tensor) -> Tensor:
+        return F.pad(x, (0, rows - len(x)))
+
+    return Batch(
+        filled(batch.src),
+        lens(batch.src_lens),
+        filled(batch.tgt_in),
+        filled(batch.tgt_out),
+        lens(batch.tgt_lens),
+        *(
+            stepped(count, STEPS, LEAST_STEP) - 1
+            for count in (batch.src_tokens + 1, batch.tokens + 1)
+        ),
+    )
+
+
+def stepped(size: int, steps: int, least: int) -> int:
+    """The next of so many sizes between one power of two and the next, `least` apart at least."""
+    return round_up(size, max(least, (1 << size.bit_length() - 1) // steps))
+
+
+class Recorded:
+    """Repeats what was recorded of batches of the same shape.
+
+    `work` adds the gradients of a batch to those that the parameters have, and gives its loss,
+    detached. It is recorded when a shape comes for the second time; `record` does not do it.
+    """
+
+    def __init__(self, work: Callable[[Batch], Tensor], record: Callable[[Replay], Replay]) -> None:
+        self._work, self._record = work, record
+        self._seen = set[tuple[int, ...]]()
+        self._recordings: dict[tuple[int, ...], tuple[Batch, Replay, Tensor]] = {}
+        self._full = False
+
+    def learn(self, batch: Batch) -> Tensor | None:
+        """The loss of a batch from `shaped`, whose gradients were added; or None, and nothing was
+        done: its shape is new, or there is no memory for another recording."""
+        key = (*batch.src.shape, batch.tgt_in.shape[1], batch.src_tokens, batch.tokens)
+        if key not in self._seen:
+            self._seen.add(key)
+            return None
+        if key not in self._recordings and not self._full:
+            made = attempt(partial(self._recording, batch))
+            if made is None:
+                self._full = True
+            else:
+                self._recordings[key] = made
+        if key not in self._recordings:
+            return None
+        own, replay, loss = self._recordings[key]
+        for there, new in zip(own[:5], batch[:5], strict=True):
+            there.copy_(new)
+        replay()
+        return loss.clone()
+
+    def _recording(self, batch: Batch) -> tuple[Batch, Replay, Tensor]:
+        own = batch.each(torch.clone, batch.src_tokens, batch.tokens)
+        loss = torch.zeros((), device=batch.src.device)
+        return own, self._record(lambda: loss.copy_(self._work(own))), loss
+
+
+class CudaGraphs:
+    """Recordings of work with a network, all in one pool of memory.
+
+    They read its parameters, their gradients and its tables where these were, so a table that is
+    replaced by a larger one is kept.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network, self._tables = network, set[Tensor]()
+        self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+
+    def record(self, work: Replay) -> Replay:
+        self._tables.update(self._network.buffers())
+        graph = torch.cuda.CUDAGraph()
+        # Other threads, as the one that pins batches, may ask for memory meanwhile.
+        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+            work()
+        return graph.replay

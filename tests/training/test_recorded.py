@@ -1,0 +1,195 @@
+"""What is learned from recordings is what is learned without."""
+
+import random
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import Run, metrics, settings
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.data.batch import Batch, make_batch
+from seq2seq.nn import attention
+from seq2seq.nn.masks import Spans, masked_softmax
+from seq2seq.nn.transformer import Transformer
+from seq2seq.training import loss, module
+from seq2seq.training.loss import cross_entropy_sum, token_logits
+from seq2seq.training.recorded import LEAST_STEP, CudaGraphs, Recorded, Replay, shaped, stepped
+
+
+def small() -> Transformer:
+    torch.manual_seed(1)
+    config = ModelConfig(
+        src_vocab_size=12,
+        tgt_vocab_size=12,
+        d_model=16,
+        heads=2,
+        ff_dim=24,
+        encoder_layers=1,
+        decoder_layers=1,
+    )
+    return Transformer(config).train()
+
+
+def some(rng: random.Random, pairs: int, longest: int) -> Batch:
+    def side() -> list[list[int]]:
+        lengths = (rng.randrange(1, longest) for _ in range(pairs))
+        return [[rng.randrange(4, 9) for _ in range(length)] for length in lengths]
+
+    return make_batch(side(), side(), 2)
+
+
+def learn(network: Transformer, batch: Batch) -> Tensor:
+    logits, said = token_logits(network, batch)
+    total = cross_entropy_sum(logits, said[: batch.tokens], 0.1)
+    total.backward()
+    more = batch.tokens - batch.tgt_lens.sum()
+    return total.detach() - more * torch.log(torch.tensor(float(logits.shape[1])))
+
+
+def gradients(network: nn.Module) -> list[Tensor]:
+    return [p.grad.clone() for p in network.parameters() if p.grad is not None]
+
+
+def check(
+    network: Transformer, record: Callable[[Replay], Replay], to: Callable[[Batch], Batch]
+) -> None:
+    """Of repeated batches of several shapes, whose gradients add up."""
+    rng = random.Random(1)
+    batches = [some(rng, rng.randrange(1, 12), rng.choice([5, 9])) for _ in range(4)] * 3
+    made = list[Replay]()
+
+    def counted(work: Replay) -> Replay:
+        made.append(work)
+        return record(work)
+
+    recorded = Recorded(lambda batch: learn(network, batch), counted)
+    learn(network, to(batches[0]))  # gradients have their places
+    repeated = 0
+    for batch in map(to, batches):
+        network.zero_grad(set_to_none=False)
+        expected_loss = learn(network, batch)
+        expected = gradients(network)
+        network.zero_grad(set_to_none=False)
+        found = recorded.learn(shaped(batch, 100))
+        if found is None:
+            assert not any(each.any() for each in gradients(network))
+            continue
+        repeated += 1
+        torch.testing.assert_close(found, expected_loss, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(gradients(network), expected, rtol=1e-3, atol=1e-3)
+    assert 0 < len(made) <= 4
+    assert repeated >= 8
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
+def test_recorded_steps_learn_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
+    check(small(), lambda work: work, lambda batch: batch)
+
+
+@pytest.mark.gpu
+def test_graphs_of_a_gpu_learn_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
+    network = small().to("cuda")
+    check(network, CudaGraphs(network).record, lambda batch: batch.to(torch.device("cuda")))
+
+
+def by_definition(query: Tensor, key: Tensor, value: Tensor, spans: Spans, rate: float) -> Tensor:
+    """Attention of joined sentences in fp32, without the kernels, whose interpreter has no bf16."""
+    assert rate == 0
+    scores = torch.einsum("qhe,khe->hqk", query.float(), key.float()) / query.shape[-1] ** 0.5
+    place = torch.arange(len(key))
+    seen = (place >= spans.firsts[:, None]) & (place < spans.ends[:, None])
+    weights = masked_softmax(scores, seen)
+    return torch.einsum("hqk,khe->qhe", weights, value.float()).to(value.dtype)
+
+
+class InPlace:
+    """Instead of graphs: refuses gradients that are not where they were when it recorded."""
+
+    made = 0
+
+    def __init__(self, network: nn.Module) -> None:
+        self.parameters = list(network.parameters())
+
+    def places(self) -> list[int]:
+        return [p.grad.data_ptr() for p in self.parameters if p.grad is not None]
+
+    def record(self, work: Replay) -> Replay:
+        InPlace.made += 1
+        before = self.places()
+
+        def replay() -> None:
+            assert self.places() == before
+            work()
+
+        return replay
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_a_run_learns_from_recordings_across_validations(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, accumulated: int
+) -> None:
+    def losses(name: str) -> list[float]:
+        changes = {
+            "training__dropout__residual": 0.0,
+            "trainer__precision": "bf16-mixed",
+            "trainer__accumulate_grad_batches": accumulated,
+            "trainer__max_steps": 24,
+            "trainer__val_check_interval": 5 * accumulated,
+        }
+        assert run("fit", *settings(run=name, **changes)) == 0
+        return [float(row["loss"]) for row in metrics(corpus / name) if row["loss"]]
+
+    expected = losses("anew")
+    monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(module, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(module, "CudaGraphs", InPlace)
+    monkeypatch.setattr(attention, "joined_attention", by_definition)
+    monkeypatch.setattr(InPlace, "made", 0)
+    assert losses("recorded") == pytest.approx(expected, rel=0.01)
+    assert InPlace.made > 0
+
+
+def test_what_there_is_no_memory_for_is_not_recorded() -> None:
+    def record(work: Replay) -> Replay:
+        tried.append(work)
+        raise torch.OutOfMemoryError
+
+    tried = list[Replay]()
+    recorded = Recorded(lambda batch: torch.zeros(()), record)
+    batch = shaped(some(random.Random(1), 3, 5), 100)
+    assert [recorded.learn(batch) for _ in range(4)] == [None] * 4
+    assert len(tried) == 1
+
+
+def test_batches_come_in_few_shapes() -> None:
+    rng = random.Random(2)
+    batches = [some(rng, rng.randrange(1, 40), 9) for _ in range(200)]
+    found = [shaped(batch, 100) for batch in batches]
+    assert len({(*b.src.shape, b.tgt_in.shape[1], b.src_tokens, b.tokens) for b in found}) < 16
+    for one, other in zip(batches, found, strict=True):
+        for before, after in zip(one[:5], other[:5], strict=True):
+            rows = slice(len(before)), *(slice(width) for width in before.shape[1:])
+            assert torch.equal(after[rows], before)
+            assert after.sum() == before.sum()
+        assert 0 <= other.tokens - one.tokens < LEAST_STEP
+        assert 0 <= other.src_tokens - one.src_tokens < LEAST_STEP
+
+
+def test_rows_do_not_become_longer_than_positions_reach() -> None:
+    batch = some(random.Random(3), 3, 60)
+    width = batch.src.shape[1]
+    assert width > 40
+    assert shaped(batch, 50).src.shape == (8, max(width, 50))
+    assert shaped(batch, 100).src.shape == (8, 64)
+
+
+def test_sizes() -> None:
+    assert [stepped(n, 1, 8) for n in (1, 8, 9, 16, 17, 33)] == [8, 8, 16, 16, 32, 64]
+    for n in range(1, 5000):
+        assert n <= stepped(n, 16, 16) <= max(n * 17 / 16, n + 16)
