@@ -51,8 +51,6 @@ from seq2seq.training.callbacks import (
     CleanStop,
     LastValidation,
     Patience,
-    ProgressBar,
-    ProgressLines,
 )
 from seq2seq.training.checkpoints import (
     BEST,
@@ -71,6 +69,7 @@ from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.progress import ProgressBar, ProgressLines
 from seq2seq.training.quiet import quiet_lightning
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.record import Record, training_until

@@ -5,14 +5,13 @@ import math
 import os
 import signal
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, EarlyStopping, Timer, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, EarlyStopping, Timer
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from seq2seq.errors import ConfigError
@@ -310,59 +309,3 @@ class CleanStop(Callback):
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers.clear()
-
-
-class ProgressBar(TQDMProgressBar):
-    """Lightning's bar, for terminals.
-
-    It is told numbers when it is drawn: what is logged with `prog_bar=True`, Lightning makes a
-    number of in every step, for which it waits for the device.
-    """
-
-    SHOWN = ("loss", "grad_norm", "lr", "tokens_per_second", "val_ppl", "val_bleu")
-
-    def __init__(self) -> None:
-        super().__init__(refresh_rate=25)
-
-    def get_metrics(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule
-    ) -> dict[str, int | str | float | dict[str, float]]:
-        known = trainer.callback_metrics
-        return {name: float(known[name]) for name in self.SHOWN if name in known}
-
-
-class ProgressLines(pl.callbacks.ProgressBar):
-    """Where a bar would fill a log file: a line a minute, while a run trains."""
-
-    SHOWN = ("loss", "grad_norm", "lr", "tokens_per_second")
-    SECONDS = 60
-
-    def disable(self) -> None:
-        """Lightning asks it of all processes but the first, which alone writes anyway."""
-
-    def enable(self) -> None:
-        """See `disable`."""
-
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self._due = time.monotonic() + self.SECONDS
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_index: int,
-    ) -> None:
-        if not trainer.is_global_zero or time.monotonic() < self._due:
-            return
-        self._due = time.monotonic() + self.SECONDS
-        known, end = trainer.callback_metrics, trainer.max_steps
-        numbers = [f"{name} {_brief(float(known[name]))}" for name in self.SHOWN if name in known]
-        where = f"{trainer.global_step} of {end}" if end > 0 else f"{trainer.global_step}"
-        rank_zero_info(f"step {where}: {', '.join(numbers)}")
-
-
-def _brief(value: float) -> str:
-    """Four digits, and all those before the point."""
-    return f"{value:,.0f}" if 1e3 <= value < 1e12 else f"{value:.4g}"

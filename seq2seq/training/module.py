@@ -97,8 +97,8 @@ class TranslationModule(pl.LightningModule):
         """Target tokens of this process in the step so far."""
         self.step_loss: Tensor
         """Their loss in `_loss_unit`."""
-        self.step_facts: dict[str, Tensor]
-        """What is logged of the last step."""
+        self.step_numbers: dict[str, Tensor] = {}
+        """What there is to log of the last step, on its device."""
         self.learned: list[Parameter]
         """What is trained: to find it takes as long as to start a hundred kernels."""
         self.gradients: list[Tensor]
@@ -394,7 +394,7 @@ class TranslationModule(pl.LightningModule):
         self.grad_norms.append(norm)
         # A fused optimizer looks at this on the device, and then changes nothing.
         optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
-        self.step_facts = {
+        self.step_numbers = {
             "loss": loss * self._loss_unit / tokens,
             "grad_norm": norm,
             # A number would be sent to the device, which would have to be waited for.
@@ -404,7 +404,7 @@ class TranslationModule(pl.LightningModule):
     def on_train_batch_end(self, outputs: Any, parts: list[Batch], batch_index: int) -> None:
         if self.is_logged(batch_index):
             rate, padding = self.throughput.measured()
-            self.log_dict(self.step_facts)
+            self.log_dict(self.step_numbers)
             self.log("tokens_per_second", rate * self.trainer.world_size)
             self.log("padding", padding)
             self.throughput.restart()

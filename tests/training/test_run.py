@@ -12,7 +12,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import pytest
 import torch
@@ -20,15 +20,17 @@ from small_runs import Run, metrics, settings
 
 from seq2seq.apps.train_parser import with_settings_of_run
 from seq2seq.cli import main
-from seq2seq.config import SearchConfig
+from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import load_model, save_model
-from seq2seq.training import callbacks, throughput
-from seq2seq.training.callbacks import Alone, ProgressBar, ProgressLines
+from seq2seq.training import progress, throughput
+from seq2seq.training.callbacks import Alone
 from seq2seq.training.checkpoints import AtomicCheckpointIO
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.progress import ProgressBar, ProgressLines
+from seq2seq.training.recipe import Recipe
 from seq2seq.translator import Translator
 
 
@@ -229,11 +231,12 @@ def test_a_line_a_minute_says_how_far_the_run_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end: int, where: str
 ) -> None:
     caplog.set_level("INFO")
-    seconds, module = 0, cast(Any, None)
-    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: seconds))
+    seconds, module = 0, TranslationModule(ModelConfig(), Recipe(), SearchConfig())
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: seconds))
     trainer: Any = SimpleNamespace(is_global_zero=True, max_steps=end)
-    known = {"val_bleu": 7.5, "loss": 2.5, "lr": 1 / 3000, "tokens_per_second": 123456.7}
+    known = {"val_bleu": 7.5, "loss": 9.5, "lr": 1 / 3000, "tokens_per_second": 123456.7}
     trainer.callback_metrics = {name: torch.tensor(value) for name, value in known.items()}
+    module.step_numbers = {"loss": torch.tensor(2.5)}
     lines = ProgressLines()
     lines.on_train_start(trainer, module)
     for step in range(1, 9):
@@ -245,9 +248,11 @@ def test_a_line_a_minute_says_how_far_the_run_is(
 
 
 def test_the_bar_shows_as_numbers_what_is_known() -> None:
-    known = {"val_bleu": torch.tensor(7.5), "x": torch.tensor(1.0), "loss": torch.tensor(2.5)}
+    known = {"val_bleu": torch.tensor(7.5), "x": torch.tensor(1.0), "loss": torch.tensor(9.5)}
     trainer: Any = SimpleNamespace(callback_metrics=known)
-    shown = ProgressBar().get_metrics(trainer, cast(Any, None))
+    module = TranslationModule(ModelConfig(), Recipe(), SearchConfig())
+    module.step_numbers = {"loss": torch.tensor(2.5)}
+    shown = ProgressBar().get_metrics(trainer, module)
     assert str(shown) == "{'loss': 2.5, 'val_bleu': 7.5}"
 
 
