@@ -233,7 +233,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
         "precision": str(trainer.precision),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "parameters": sum(p.numel() for p in module.network.parameters()),
-        "shares": watch.shares(module.recorded is not None),
+        "shares": watch.shares(module.learner.recorded is not None),
         "flops_per_second": watch.flops / watch.seconds,
         "matmul_flops_per_second": matmul_rate(device, torch.bfloat16 if low else torch.float32),
         "peak_memory_bytes": memory,

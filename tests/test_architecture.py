@@ -86,6 +86,7 @@ LIBRARIES = {
     "transformers":      "interop",
     "onnx":              "interop",
     "onnxruntime":       "interop",
+    "triton":            "nn.joined nn.joined_kernels",
 }  # fmt: skip
 
 

@@ -14,12 +14,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 from torch import Tensor
-from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.data.batch import Batch, twice, uniform, with_other_sources
+from seq2seq.data.batch import Batch, uniform, with_other_sources
 from seq2seq.data.dataset import TextBatch
 from seq2seq.data.formats import json_fields, json_row
 from seq2seq.engine import NativeEngine
@@ -28,8 +27,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import check_tokenizer, doubt, evaluate
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
-from seq2seq.nn.attention import expect_new_shapes, takes_joined
-from seq2seq.nn.layers import product_type
+from seq2seq.nn.attention import expect_new_shapes
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import MAX_LENGTH, Sentence
 from seq2seq.training.card import put_on_card, written_at
@@ -42,13 +40,13 @@ from seq2seq.training.compatibility import (
 )
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
-from seq2seq.training.loss import Fused, cross_entropy_sum, sliced, token_logits
+from seq2seq.training.learner import Learner
+from seq2seq.training.loss import cross_entropy_sum, token_logits
 from seq2seq.training.optimizer import optimizer_of, prefer_settings
 from seq2seq.training.outputs import Outputs
-from seq2seq.training.parts import Parts, halves, too_large
+from seq2seq.training.parts import halves, too_large
 from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
-from seq2seq.training.recorded import CudaGraphs, Recorded, shaped
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
 from seq2seq.translator import Translation, Translator
@@ -86,11 +84,6 @@ class TranslationModule(pl.LightningModule):
         self.seed, self.init_from, self.outputs = seed, init_from, Outputs(output)
         self.validation_loss = MeanMetric()
         self.throughput = Throughput()
-        self.parts = Parts()
-        self.fused: Fused | None = None
-        """The loss of a slice, compiled."""
-        self.recorded: Recorded | None = None
-        """Where steps are recorded: on a GPU, of joined sentences."""
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""
         self.step_tokens: int
@@ -99,10 +92,7 @@ class TranslationModule(pl.LightningModule):
         """Their loss in `_loss_unit`."""
         self.step_numbers: dict[str, Tensor] = {}
         """What there is to log of the last step, on its device."""
-        self.learned: list[Parameter]
-        """What is trained: to find it takes as long as to start a hundred kernels."""
-        self.gradients: list[Tensor]
-        """Where recorded steps add gradients, for each of `learned`."""
+        self.learner: Learner
 
     # -- the network
 
@@ -134,7 +124,6 @@ class TranslationModule(pl.LightningModule):
                 self.network = Transformer(config, rates=recipe.dropout, attention=recipe.attention)
             if recipe.compile:
                 self.network.compile_layers()
-                self.fused = torch.compile(sliced, dynamic=True)
             self.config = self.network.config
             # Tables of sinusoids grow where they are needed, in each process for itself.
             derived = [name for name, _ in self.named_buffers()]
@@ -202,37 +191,15 @@ class TranslationModule(pl.LightningModule):
         due, accumulated = self.trainer.val_check_batch, self.trainer.accumulate_grad_batches
         if isinstance(due, int):
             self.trainer.val_check_batch = due + -due % accumulated
-        self.learned = [p for p in self.parameters() if p.requires_grad]
+        self.learner = Learner(self.network, self.recipe, self._loss_unit, self._backward)
         if self.device.type == "cuda":
             expect_new_shapes()
             self._try_longest()
-        self.recorded = self._recorder()
-        if self.recorded is not None:
-            self.gradients = [torch.zeros_like(p) for p in self.learned]
+        if self.trainer.world_size == 1:  # several average their gradients in hooks
+            with self.trainer.precision_plugin.forward_context():
+                self.learner.record()
         self._begin_step()
         self.throughput.restart()
-
-    def _recorder(self) -> Recorded | None:
-        """None where steps cannot be recorded: gradients of several processes are averaged by
-        hooks, R-Drop's two passes have no rest, and an output bias would learn from it."""
-        network, recipe = self.network, self.recipe
-        with self.trainer.precision_plugin.forward_context():
-            dtype = product_type(network.output.weight)
-        joined = takes_joined(self.device, dtype, network.attention)
-        alone = self.trainer.world_size == 1 and dtype == torch.bfloat16
-        if not (joined and alone) or recipe.r_drop or network.config.output_bias:
-            return None
-
-        def work(batch: Batch) -> Tensor:
-            # What autocast has kept would be the weights of an earlier step.
-            device = self.device.type
-            mixed = torch.is_autocast_enabled(device)
-            with torch.autocast(device, dtype, enabled=mixed, cache_enabled=False):
-                loss = self._training_loss(batch, self._loss_unit)
-                self._backward(loss)
-            return loss.detach()
-
-        return Recorded(work, CudaGraphs(network).record)
 
     def _try_longest(self) -> None:
         """Find out before the first step what fits, with the optimizer's moments in memory."""
@@ -245,15 +212,17 @@ class TranslationModule(pl.LightningModule):
             self._try(uniform(23 + max(0, usual - 23) // 46 * 46, 31, 37))
             self._try(uniform(1, 31, 37))
         made = self.trainer.optimizers[0].state
-        moments = [torch.empty_like(p) for p in self.learned if p not in made for _ in range(2)]
+        moments = [
+            torch.empty_like(p) for p in self.learner.parameters if p not in made for _ in range(2)
+        ]
         self._try(uniform(rows, longest, longest))
         del moments
 
     def _try(self, batch: Batch) -> None:
         """Compute its gradients, and forget them."""
         with self.trainer.precision_plugin.forward_context():
-            self._learn([batch.to(self.device)])
-        self.zero_grad()
+            self.learner.learn([batch.to(self.device)])
+        self.learner.begin()
 
     def on_train_batch_start(self, parts: list[Batch], batch_index: int) -> None:
         # What loggers call the step. Lightning counts it apart from the steps, and one short where
@@ -274,49 +243,24 @@ class TranslationModule(pl.LightningModule):
         torch.default_generator.manual_seed(draw % 2**63)
         if self.device.type == "cuda":  # torch.manual_seed prepares all kinds of devices, each time
             torch.cuda.manual_seed(draw % 2**63)
-        total = self._learn(parts)
+        total = self.learner.learn(parts)
         self.step_tokens += sum(part.tokens for part in parts)
         self.step_loss += total
         self.throughput.count(parts)
         if not isinstance(self.trainer.strategy.model, DistributedDataParallel):
             return total.requires_grad_()
         # The gradients of all processes are averaged when each parameter has got this zero.
-        return total + torch.stack([0 * p.sum() for p in self.learned]).sum()
+        return total + torch.stack([0 * p.sum() for p in self.learner.parameters]).sum()
 
     def _begin_step(self) -> None:
-        if self.recorded is None:
-            for parameter in self.learned:
-                parameter.grad = None
-        else:
-            for parameter, gradient in zip(self.learned, self.gradients, strict=True):
-                parameter.grad = gradient  # which Lightning takes away before a validation
-            torch._foreach_zero_(self.gradients)
+        self.learner.begin()
         self.step_tokens, self.step_loss = 0, torch.zeros((), device=self.device)
 
     def optimizer_zero_grad(self, *_: Any) -> None:
         """Nothing: Lightning calls it when the gradients are there."""
 
-    def _learn(self, parts: list[Batch]) -> Tensor:
-        """Add the gradients of a micro-batch's loss -> that loss in `_loss_unit`, detached."""
-
-        if self.recorded is None or self.parts.limit is not None:
-            return self._learn_anew(parts)
-        losses = []
-        for part in parts:
-            part = shaped(part, self.network.config.max_length or MAX_LENGTH)
-            loss = self.recorded.learn(part)
-            losses.append(self._learn_anew([part]) if loss is None else loss)
-        return torch.stack(losses).sum()
-
-    def _learn_anew(self, parts: list[Batch]) -> Tensor:
-        return self.parts.learn(
-            parts,
-            self.learned,
-            lambda part: self._training_loss(part, self._loss_unit),
-            self._backward,
-        )
-
     def _backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss."""
         with torch.autocast(self.device.type, enabled=False):
             self.trainer.strategy.backward(loss, None)
 
@@ -324,18 +268,6 @@ class TranslationModule(pl.LightningModule):
     def _loss_unit(self) -> int:
         """What sums over tokens are divided by until the tokens of the whole step are known."""
         return self.data.batch_tokens
-
-    def _training_loss(self, batch: Batch, unit: float = 1.0) -> Tensor:
-        """Sum over target tokens, divided by `unit`."""
-        recipe = self.recipe
-        logits, said = token_logits(self.network, twice(batch) if recipe.r_drop else batch)
-        wanted = said[: batch.tokens]  # (N,)
-        rates = recipe.label_smoothing, recipe.r_drop
-        loss = cross_entropy_sum(logits, wanted, *rates, unit, self.fused)
-        if self.recorded is None:
-            return loss
-        more = batch.tokens - batch.tgt_lens.sum()  # than there are: all subwords are as likely
-        return loss - more * (math.log(logits.shape[1]) / unit)
 
     def _last_step(self) -> int:
         """Of the run, -1 where it has no end, told to Lightning. Asked before a checkpoint is read,
@@ -380,7 +312,7 @@ class TranslationModule(pl.LightningModule):
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:  # Lightning leaves it to fused optimizers, after the clipping
             scaler.unscale_(optimizer)
-        gradients = [p.grad for p in self.learned if p.grad is not None]
+        gradients = [p.grad for p in self.learner.parameters if p.grad is not None]
         own = torch.full_like(self.step_loss, self.step_tokens)  # waits for nothing
         whole = torch.stack([self.step_loss, own])
         if self.trainer.world_size > 1:  # Lightning's own reduction waits for the device

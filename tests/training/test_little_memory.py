@@ -9,6 +9,7 @@ from small_runs import Run, metrics, settings
 from torch import Tensor
 
 from seq2seq.data.batch import Batch
+from seq2seq.training.learner import Learner
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.parts import positions
 
@@ -39,11 +40,8 @@ def test_a_validation_batch_beyond_the_memory_is_halved_until_it_fits(
 def test_what_fits_is_found_out_before_the_first_step_on_a_gpu(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin, step, loss = (
-        TranslationModule.on_train_start,
-        TranslationModule.training_step,
-        TranslationModule._training_loss,
-    )
+    begin, step = TranslationModule.on_train_start, TranslationModule.training_step
+    loss = Learner.loss
     limits: list[int | None] = []
 
     def on_train_start(self: TranslationModule) -> None:
@@ -52,20 +50,17 @@ def test_what_fits_is_found_out_before_the_first_step_on_a_gpu(
         assert all(parameter.grad is None for parameter in self.parameters())
 
     def training_step(self: TranslationModule, *arguments: Any) -> Tensor:
-        limits.append(self.parts.limit)
+        limits.append(self.learner.parts.limit)
         return step(self, *arguments)
 
-    def tight(self: TranslationModule, batch: Batch, unit: float = 1.0) -> Tensor:
+    def tight(self: Learner, batch: Batch) -> Tensor:
         if positions(batch) > 100:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return loss(self, batch, unit)
+        return loss(self, batch)
 
-    for name, patched in (
-        ("on_train_start", on_train_start),
-        ("training_step", training_step),
-        ("_training_loss", tight),
-    ):
-        monkeypatch.setattr(TranslationModule, name, patched)
+    monkeypatch.setattr(TranslationModule, "on_train_start", on_train_start)
+    monkeypatch.setattr(TranslationModule, "training_step", training_step)
+    monkeypatch.setattr(Learner, "loss", tight)
     assert run("fit", *settings()) == 0
     assert len(set(limits)) == 1, "and no step ran out of memory"
     assert limits[0] is not None

@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq.config import Dropout, ModelConfig, SearchConfig
 from seq2seq.data.batch import make_batch
 from seq2seq.nn.transformer import Transformer
+from seq2seq.training.learner import Learner
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.recipe import Recipe
 
@@ -35,7 +37,7 @@ def test_a_batch_costs_what_its_sentences_cost_alone(multiple: int, r_drop: floa
     expected = torch.autograd.grad(whole, weights)
 
     batch = make_batch(SRC, TGT, module.network.config.start_id, multiple)
-    loss = module._training_loss(batch)
+    loss = Learner(module.network, module.recipe, 1, Tensor.backward).loss(batch)
     torch.testing.assert_close(loss.detach(), whole.detach())
     torch.testing.assert_close(torch.autograd.grad(loss, weights), expected)
     torch.testing.assert_close(module._validation_loss(batch), alone(module, label_smoothing=0.0))

@@ -15,7 +15,7 @@ from seq2seq.data.batch import Batch, make_batch
 from seq2seq.nn import attention
 from seq2seq.nn.masks import Spans, masked_softmax
 from seq2seq.nn.transformer import Transformer
-from seq2seq.training import loss, module
+from seq2seq.training import learner, loss
 from seq2seq.training.loss import cross_entropy_sum, token_logits
 from seq2seq.training.recorded import LEAST_STEP, CudaGraphs, Recorded, Replay, shaped, stepped
 
@@ -147,8 +147,8 @@ def test_a_run_learns_from_recordings_across_validations(
 
     expected = losses("anew")
     monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(module, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(module, "CudaGraphs", InPlace)
+    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "CudaGraphs", InPlace)
     monkeypatch.setattr(attention, "joined_attention", by_definition)
     monkeypatch.setattr(InPlace, "made", 0)
     assert losses("recorded") == pytest.approx(expected, rel=0.01)

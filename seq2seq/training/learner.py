@@ -1,0 +1,101 @@
+"""Gradients of micro-batches, added up."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from seq2seq.data.batch import Batch, twice
+from seq2seq.nn.attention import takes_joined
+from seq2seq.nn.layers import product_type
+from seq2seq.nn.transformer import Transformer
+from seq2seq.sentence import MAX_LENGTH
+from seq2seq.training.loss import cross_entropy_sum, sliced, token_logits
+from seq2seq.training.parts import Parts
+from seq2seq.training.recipe import Recipe
+from seq2seq.training.recorded import CudaGraphs, Recorded, shaped
+
+
+class Learner:
+    """Adds gradients to those that a network's parameters have: in parts where a micro-batch does
+    not fit into memory, from recordings where there are any.
+
+    Losses are sums over target tokens divided by `unit`; `backward` adds the gradients of one.
+    """
+
+    def __init__(
+        self,
+        network: Transformer,
+        recipe: Recipe,
+        unit: int,
+        backward: Callable[[Tensor], None],
+    ) -> None:
+        self.network, self.recipe, self.unit, self.backward = network, recipe, unit, backward
+        self.parameters = [p for p in network.parameters() if p.requires_grad]
+        """To find them takes as long as to start a hundred kernels."""
+        self.parts = Parts()
+        self.recorded: Recorded | None = None
+        self._gradients: list[Tensor] = []
+        """Where recorded steps add them, for each of `parameters`."""
+        self._sliced = torch.compile(sliced, dynamic=True) if recipe.compile else None
+
+    def record(self) -> None:
+        """From now on, record what is learned, if it can be: on a GPU, of joined sentences.
+
+        R-Drop's two passes leave no room for more tokens than there are, an output bias would learn
+        from those, and half precision changes the scale of its losses.
+        """
+        weight = self.network.output.weight
+        dtype = product_type(weight)
+        joined = takes_joined(weight.device, dtype, self.network.attention)
+        biased = self.network.config.output_bias
+        if joined and dtype == torch.bfloat16 and not self.recipe.r_drop and not biased:
+            self.recorded = Recorded(self._work, CudaGraphs(self.network).record)
+            self._gradients = [torch.zeros_like(p) for p in self.parameters]
+
+    def begin(self) -> None:
+        """Forget all gradients."""
+        if self.recorded is None:
+            for parameter in self.parameters:
+                parameter.grad = None
+            return
+        for parameter, gradient in zip(self.parameters, self._gradients, strict=True):
+            parameter.grad = gradient  # which Lightning takes away before a validation
+        torch._foreach_zero_(self._gradients)
+
+    def learn(self, parts: list[Batch]) -> Tensor:
+        """-> the loss of a micro-batch, which may come in parts, detached."""
+        if self.recorded is None or self.parts.limit is not None:
+            return self._anew(parts)
+        losses = []
+        for part in parts:
+            part = shaped(part, self.network.config.max_length or MAX_LENGTH)
+            loss = self.recorded.learn(part)
+            losses.append(self._anew([part]) if loss is None else loss)
+        return torch.stack(losses).sum()
+
+    def _anew(self, parts: list[Batch]) -> Tensor:
+        return self.parts.learn(parts, self.parameters, self.loss, self.backward)
+
+    def _work(self, batch: Batch) -> Tensor:
+        """What is recorded."""
+        device = batch.src.device.type
+        mixed, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        # What autocast has kept would be the weights of an earlier step.
+        with torch.autocast(device, dtype, enabled=mixed, cache_enabled=False):
+            loss = self.loss(batch)
+            self.backward(loss)
+        return loss.detach()
+
+    def loss(self, batch: Batch) -> Tensor:
+        """What is minimised, of one batch."""
+        recipe = self.recipe
+        logits, said = token_logits(self.network, twice(batch) if recipe.r_drop else batch)
+        wanted = said[: batch.tokens]  # (N,)
+        rates = recipe.label_smoothing, recipe.r_drop
+        loss = cross_entropy_sum(logits, wanted, *rates, self.unit, self._sliced)
+        if self.recorded is None:
+            return loss
+        more = batch.tokens - batch.tgt_lens.sum()  # than there are: all subwords are as likely
+        return loss - more * (math.log(logits.shape[1]) / self.unit)
