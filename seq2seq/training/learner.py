@@ -40,19 +40,26 @@ class Learner:
         """Where recorded steps add them, for each of `parameters`."""
         self._sliced = torch.compile(sliced, dynamic=True) if recipe.compile else None
 
-    def record(self) -> None:
-        """From now on, record what is learned, if it can be: on a GPU, of joined sentences.
+    @property
+    def can_record(self) -> bool:
+        """Whether what is learned can be recorded: of joined sentences, without a loss scale.
 
-        R-Drop's two passes leave no room for more tokens than there are, an output bias would learn
-        from those, and half precision changes the scale of its losses.
+        R-Drop's two passes leave no room for more tokens than there are, and an output bias would
+        learn from those.
         """
         weight = self.network.output.weight
         dtype = product_type(weight)
-        joined = takes_joined(weight.device, dtype, self.network.attention)
-        biased = self.network.config.output_bias
-        if joined and dtype == torch.bfloat16 and not self.recipe.r_drop and not biased:
-            self.recorded = Recorded(self._work, CudaGraphs(self.network).record)
-            self._gradients = [torch.zeros_like(p) for p in self.parameters]
+        return (
+            takes_joined(weight.device, dtype, self.network.attention)
+            and dtype != torch.float16
+            and not self.recipe.r_drop
+            and not self.network.config.output_bias
+        )
+
+    def record(self) -> None:
+        """From now on, record what is learned."""
+        self.recorded = Recorded(self._work, CudaGraphs(self.network).record)
+        self._gradients = [torch.zeros_like(p) for p in self.parameters]
 
     def begin(self) -> None:
         """Forget all gradients."""

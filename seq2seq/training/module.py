@@ -186,18 +186,21 @@ class TranslationModule(pl.LightningModule):
                 f"the processes have chosen {' and '.join(sorted(chosen))}, as each timed its own "
                 f"machine; set trainer.precision."
             )
-        rank_zero_info(f"training {hardware_line(self.trainer, self.recipe)}")
+        self.learner = Learner(self.network, self.recipe, self._loss_unit, self._backward)
+        with self.trainer.precision_plugin.forward_context():
+            # Several processes average their gradients in hooks, which no recording calls.
+            records = self.trainer.world_size == 1 and self.learner.can_record
+        line = hardware_line(self.trainer, self.recipe)
+        rank_zero_info(f"training {line}{', steps recorded' if records else ''}")
         # A share of an epoch is rounded up to whole steps: a checkpoint within one would lose it.
         due, accumulated = self.trainer.val_check_batch, self.trainer.accumulate_grad_batches
         if isinstance(due, int):
             self.trainer.val_check_batch = due + -due % accumulated
-        self.learner = Learner(self.network, self.recipe, self._loss_unit, self._backward)
         if self.device.type == "cuda":
             expect_new_shapes()
             self._try_longest()
-        if self.trainer.world_size == 1:  # several average their gradients in hooks
-            with self.trainer.precision_plugin.forward_context():
-                self.learner.record()
+        if records:
+            self.learner.record()
         self._begin_step()
         self.throughput.restart()
 
@@ -240,9 +243,10 @@ class TranslationModule(pl.LightningModule):
         if batch_index % accumulated == 0:
             self._begin_step()
         draw = hash((self.seed, self.global_step, batch_index % accumulated, self.global_rank))
+        # torch.manual_seed would prepare all kinds of devices for it, each time.
         torch.default_generator.manual_seed(draw % 2**63)
-        if self.device.type == "cuda":  # torch.manual_seed prepares all kinds of devices, each time
-            torch.cuda.manual_seed(draw % 2**63)
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(draw % 2**63)
         total = self.learner.learn(parts)
         self.step_tokens += sum(part.tokens for part in parts)
         self.step_loss += total

@@ -132,7 +132,11 @@ class InPlace:
 
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_a_run_learns_from_recordings_across_validations(
-    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, accumulated: int
+    corpus: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    accumulated: int,
 ) -> None:
     def losses(name: str) -> list[float]:
         changes = {
@@ -146,12 +150,14 @@ def test_a_run_learns_from_recordings_across_validations(
         return [float(row["loss"]) for row in metrics(corpus / name) if row["loss"]]
 
     expected = losses("anew")
+    assert "folded attention\n" in caplog.text
     monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
     monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
     monkeypatch.setattr(attention, "joined_attention", by_definition)
     monkeypatch.setattr(InPlace, "made", 0)
     assert losses("recorded") == pytest.approx(expected, rel=0.01)
+    assert "folded attention, steps recorded\n" in caplog.text
     assert InPlace.made > 0
 
 
