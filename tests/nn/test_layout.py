@@ -122,21 +122,26 @@ def test_gradients_go_back_to_where_they_came_from() -> None:
     assert torch.equal(found, Padded(B).split(rows, E))
 
 
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
-
-
-@pytest.mark.parametrize(
-    "of",
-    [
-        unpadded,
-        pytest.param(joined, marks=needs_triton),
-        pytest.param(stretched, marks=needs_triton),
-    ],
-)
 @every_form
 @every_variant
 @every_mode
 def test_a_network_without_padding_computes_and_learns_the_same(
+    settings: dict[str, Any], form: AttentionForm, training: bool
+) -> None:
+    check_the_same(settings, form, training, unpadded)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
+@pytest.mark.parametrize("of", [joined, stretched])
+@every_variant
+@every_mode
+def test_a_network_of_joined_sentences_computes_and_learns_the_same(
+    settings: dict[str, Any], training: bool, of: Callable[[Tensor, int], Layout]
+) -> None:
+    check_the_same(settings, "fast", training, of)
+
+
+def check_the_same(
     settings: dict[str, Any],
     form: AttentionForm,
     training: bool,
