@@ -346,10 +346,10 @@ class TranslationModule(pl.LightningModule):
             self.throughput.restart()
 
     def is_logged(self, batch_index: int) -> bool:
-        """Whether the batch ends a step, and one after which numbers are logged."""
+        """Whether the batch ends a step, and one after which numbers are logged, as the last."""
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         stepped = (batch_index + 1) % self.trainer.accumulate_grad_batches == 0
-        return stepped and self.global_step % every == 0
+        return stepped and (self.global_step % every == 0 or self.trainer.should_stop)
 
     # -- checkpoints
 

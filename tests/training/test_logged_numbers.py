@@ -103,3 +103,16 @@ def test_the_numbers_of_a_step_are_those_of_all_its_tokens(
         batch.src.numel() + batch.tgt_out.numel()
     )
     assert second["padding"] == pytest.approx(padding, rel=1e-5)
+
+
+def test_the_last_row_of_a_run_is_of_its_last_step(corpus: Path, run: Run) -> None:
+    def rows(name: str, every: int) -> list[dict[str, str]]:
+        assert run("fit", *settings(run=name, trainer__log_every_n_steps=every)) == 0
+        return [row for row in metrics(Path(name)) if row["loss"]]
+
+    names = ("step", "loss", "grad_norm", "lr")
+    each, some = (
+        [{name: row[name] for name in names} for row in rows(f"every-{every}", every)]
+        for every in (1, 3)
+    )
+    assert some == [each[2], each[5], each[7]]
