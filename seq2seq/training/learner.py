@@ -44,8 +44,8 @@ class Learner:
     def can_record(self) -> bool:
         """Whether what is learned can be recorded: of joined sentences, without a loss scale.
 
-        R-Drop's two passes leave no room for more tokens than there are, and an output bias would
-        learn from those.
+        R-Drop's two passes leave no room for more tokens than there are, an output bias would learn
+        from those, and torch's detection of anomalies waits for the device.
         """
         weight = self.network.output.weight
         dtype = product_type(weight)
@@ -54,6 +54,7 @@ class Learner:
             and dtype != torch.float16
             and not self.recipe.r_drop
             and not self.network.config.output_bias
+            and not torch.is_anomaly_enabled()
         )
 
     def record(self) -> None:

@@ -188,8 +188,8 @@ class TranslationModule(pl.LightningModule):
             )
         self.learner = Learner(self.network, self.recipe, self._loss_unit, self._backward)
         with self.trainer.precision_plugin.forward_context():
-            # Several processes average their gradients in hooks, which no recording calls.
-            records = self.trainer.world_size == 1 and self.learner.can_record
+            # Others wrap the model, for hooks that recordings lack.
+            records = self.trainer.strategy.model is self and self.learner.can_record
         line = hardware_line(self.trainer, self.recipe)
         rank_zero_info(f"training {line}{', steps recorded' if records else ''}")
         # A share of an epoch is rounded up to whole steps: a checkpoint within one would lose it.

@@ -161,6 +161,21 @@ def test_a_run_learns_from_recordings_across_validations(
     assert InPlace.made > 0
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"trainer__strategy": "ddp", "trainer__devices": 1}, {"trainer__detect_anomaly": "true"}],
+)
+def test_what_would_run_or_look_beside_the_kernels_is_not_recorded(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+) -> None:
+    """Hooks of gradients, of one process too, and questions whether they are finite."""
+    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "CudaGraphs", InPlace)
+    monkeypatch.setattr(InPlace, "made", 0)
+    assert run("fit", *settings(trainer__precision="bf16-mixed", **changes)) == 0
+    assert InPlace.made == 0
+
+
 def test_what_there_is_no_memory_for_is_not_recorded() -> None:
     def record(work: Replay) -> Replay:
         tried.append(work)
