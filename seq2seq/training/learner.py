@@ -34,7 +34,7 @@ class Learner:
         self.network, self.recipe, self.unit, self.backward = network, recipe, unit, backward
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         """To find them takes as long as to start a hundred kernels."""
-        self.parts = Parts()
+        self.parts = Parts(lambda: self.recorded is not None and self.recorded.forget())
         self.recorded: Recorded | None = None
         self._gradients: list[Tensor] = []
         """Where recorded steps add them, for each of `parameters`."""

@@ -16,12 +16,13 @@ from seq2seq.memory import attempt
 class Parts:
     """Adds the gradients of a batch, one part after the other.
 
-    A part that runs out of memory leaves no gradient behind: it is cut in two and tried again, and
-    from then on all parts are cut to that size beforehand. What is learned from a batch stays the
-    same, but for rounding and the draws of dropout.
+    A part that runs out of memory leaves no gradient behind: it is tried again if `spare` has freed
+    some, or else cut in two, and from then on all parts are cut to that size beforehand. What is
+    learned from a batch stays the same, but for rounding and the draws of dropout.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spare: Callable[[], bool] = lambda: False) -> None:
+        self._spare = spare
         self.limit: int | None = None
         """Most positions of a part, its rows times its longer side; None while all have fitted."""
 
@@ -49,7 +50,8 @@ class Parts:
             if loss is None:
                 for parameter, gradient in zip(parameters, before, strict=True):
                     parameter.grad = gradient
-                self._shrink(part)
+                if not self._spare():
+                    self._shrink(part)
                 waiting.append(part)
                 continue
             losses.append(loss)

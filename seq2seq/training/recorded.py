@@ -85,6 +85,12 @@ class Recorded:
         replay()
         return loss.clone()
 
+    def forget(self) -> bool:
+        """Free the memory of all recordings, and make no more -> whether there were any."""
+        there, self._full = bool(self._recordings), True
+        self._recordings.clear()
+        return there
+
     def _recording(self, batch: Batch) -> tuple[Batch, Replay, Tensor]:
         own = batch.each(torch.clone, batch.src_tokens, batch.tokens)
         loss = torch.zeros((), device=batch.src.device)

@@ -16,7 +16,9 @@ from seq2seq.nn import attention
 from seq2seq.nn.masks import Spans, masked_softmax
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training import learner, loss
+from seq2seq.training.learner import Learner
 from seq2seq.training.loss import cross_entropy_sum, token_logits
+from seq2seq.training.recipe import Recipe
 from seq2seq.training.recorded import LEAST_STEP, CudaGraphs, Recorded, Replay, shaped, stepped
 
 
@@ -186,6 +188,40 @@ def test_what_there_is_no_memory_for_is_not_recorded() -> None:
     batch = shaped(some(random.Random(1), 3, 5), 100)
     assert [recorded.learn(batch) for _ in range(4)] == [None] * 4
     assert len(tried) == 1
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
+def test_recordings_are_forgotten_before_a_batch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep as much memory as a step, apart from what other steps have."""
+    monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "product_type", lambda _: torch.bfloat16)
+    monkeypatch.setattr(learner, "CudaGraphs", InPlace)
+    network = small()
+    taught = Learner(network, Recipe(), 1, Tensor.backward)
+    taught.record()
+    assert taught.recorded is not None
+    rng = random.Random(1)
+    known, new = some(rng, 3, 5), some(rng, 20, 9)
+
+    def tight(self: Learner, batch: Batch) -> Tensor:
+        if self.recorded is not None and self.recorded._recordings and len(batch.src) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(self, batch)
+
+    whole = Learner.loss
+    monkeypatch.setattr(Learner, "loss", tight)
+    for _ in range(2):
+        taught.begin()
+        taught.learn([known])
+    assert taught.recorded._recordings
+    taught.begin()
+    found = taught.learn([new])
+    assert taught.parts.limit is None
+    assert not taught.recorded._recordings
+    network.zero_grad()
+    torch.testing.assert_close(found, learn(network, new))
+    torch.testing.assert_close(taught._gradients, gradients(network))
 
 
 def test_batches_come_in_few_shapes() -> None:
