@@ -90,8 +90,9 @@ class Learner:
         """What is recorded."""
         device = batch.src.device.type
         mixed, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-        # What autocast has kept would be the weights of an earlier step.
-        with torch.autocast(device, dtype, enabled=mixed, cache_enabled=False):
+        # What autocast has kept would be the weights of an earlier step. Where it is off, it stays
+        # as it is: layers are compiled for its state, which cannot be done while recording.
+        with torch.autocast(device, dtype, enabled=mixed, cache_enabled=not mixed):
             loss = self.loss(batch)
             self.backward(loss)
         return loss.detach()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pytorch_lightning.plugins.precision import HalfPrecision, MixedPrecision
 from small_runs import Run, metrics, settings
 from torch import Tensor, nn
 
@@ -188,6 +189,29 @@ def test_what_there_is_no_memory_for_is_not_recorded() -> None:
     batch = shaped(some(random.Random(1), 3, 5), 100)
     assert [recorded.learn(batch) for _ in range(4)] == [None] * 4
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_recording_compiles_nothing_that_the_step_before_has_compiled(
+    monkeypatch: pytest.MonkeyPatch, mixed: bool
+) -> None:
+    """In Lightning's context of each precision."""
+
+    def counted(graph: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        compiled.append(graph)
+        return graph.forward
+
+    compiled = list[torch.fx.GraphModule]()
+    double = torch.compile(lambda x: 2 * x, backend=counted)
+    network = small()
+    taught = Learner(network, Recipe(), 1, Tensor.backward)
+    monkeypatch.setattr(Learner, "loss", lambda *_: double(network.output.weight).sum())
+    batch = some(random.Random(1), 3, 5)
+    precision = MixedPrecision("bf16-mixed", "cpu") if mixed else HalfPrecision("bf16-true")
+    with precision.forward_context():
+        taught.learn([batch])
+        taught._work(batch)
+    assert len(compiled) == 1
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
