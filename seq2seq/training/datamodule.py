@@ -179,11 +179,13 @@ class CorpusDataModule(pl.LightningDataModule):
 
     @property
     def _usual_workers(self) -> int:
-        """Of a process: half of its share of the cores, but no more than keep a GPU busy."""
+        """Of a process: half of its share of the cores that it may use, but no more than keep a GPU
+        busy."""
         if not self._on_gpu:
             return 0
         assert self.trainer is not None
-        return max(1, min(8, (os.cpu_count() or 1) // (2 * self.trainer.world_size)))
+        cores = len(os.sched_getaffinity(0))  # CUDA is on Linux
+        return max(1, min(8, cores // (2 * self.trainer.num_devices)))
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         return self._text_loader("validation")

@@ -1,10 +1,14 @@
 """What a run knows of its corpora before it trains on them."""
 
 import gc
+import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from small_runs import write_reverse_corpus
 
 from seq2seq.config import BOS_ID, SubwordConfig
@@ -59,3 +63,19 @@ def test_its_workers_collect_no_garbage(tmp_path: Path, monkeypatch: pytest.Monk
     ((batch,),) = data.train_dataloader()
     assert len(batch.src) == 1
     assert gc.isenabled()  # in the process that trains
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "workers"), [(1, 1, 1), (6, 1, 3), (64, 1, 8), (64, 8, 4)]
+)
+def test_workers_for_a_gpu_have_half_of_the_cores_that_this_machine_lets_a_process_use(
+    monkeypatch: pytest.MonkeyPatch, cores: int, processes: int, workers: int
+) -> None:
+    """The second of two machines has as many processes."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 128)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    trainer: Any = SimpleNamespace(num_devices=processes, world_size=2 * processes)
+    trainer.strategy = SimpleNamespace(root_device=torch.device("cuda"))
+    data = CorpusDataModule()
+    data.trainer = trainer
+    assert data._usual_workers == workers
