@@ -58,9 +58,10 @@ class Learner:
         )
 
     def record(self) -> None:
-        """From now on, record what is learned."""
-        self.recorded = Recorded(self._work, CudaGraphs(self.network).record)
-        self._gradients = [torch.zeros_like(p) for p in self.parameters]
+        """From now on, record what is learned, where every micro-batch has fitted into memory."""
+        if self.parts.limit is None:
+            self.recorded = Recorded(self._work, CudaGraphs(self.network).record)
+            self._gradients = [torch.zeros_like(p) for p in self.parameters]
 
     def begin(self) -> None:
         """Forget all gradients."""

@@ -214,6 +214,19 @@ def test_a_recording_compiles_nothing_that_the_step_before_has_compiled(
     assert len(compiled) == 1
 
 
+def test_where_memory_is_short_none_is_taken_for_recordings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "product_type", lambda _: torch.bfloat16)
+    monkeypatch.setattr(learner, "CudaGraphs", InPlace)
+    taught = Learner(small(), Recipe(), 1, Tensor.backward)
+    taught.parts.limit = 100
+    taught.record()
+    taught.begin()
+    assert all(parameter.grad is None for parameter in taught.parameters)
+
+
 @pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
 def test_recordings_are_forgotten_before_a_batch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """They keep as much memory as a step, apart from what other steps have."""
