@@ -261,6 +261,39 @@ def test_recordings_are_forgotten_before_a_batch_is_cut(monkeypatch: pytest.Monk
     torch.testing.assert_close(taught._gradients, gradients(network))
 
 
+@pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
+def test_parts_of_one_recording_add_up_from_nothing_in_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "product_type", lambda _: torch.bfloat16)
+    monkeypatch.setattr(learner, "CudaGraphs", InPlace)
+    monkeypatch.setattr(InPlace, "made", 0)
+    network, rng = small(), random.Random(1)
+    taught = Learner(network, Recipe(), 1, Tensor.backward)
+    taught.record()
+    batches = [some(rng, 3, 5) for _ in range(4)]
+    for some_of_them in (batches[:2], batches[2:]):
+        taught.begin()
+        found = taught.learn(some_of_them)
+    assert InPlace.made == 1
+    learned = [each.clone() for each in taught._gradients]
+    network.zero_grad()
+    expected = torch.stack([learn(network, batch) for batch in batches[2:]]).sum()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(learned, gradients(network))
+
+
+def test_a_recording_is_of_batches_with_as_many_tokens_on_each_side() -> None:
+    recorded = Recorded(lambda batch: torch.zeros(()), lambda work: work)
+    batch = shaped(some(random.Random(1), 3, 5), 100)
+    assert [recorded.learn(batch) is None for _ in range(2)] == [True, False]
+    more = LEAST_STEP
+    assert recorded.learn(batch._replace(src_tokens=batch.src_tokens + more)) is None
+    assert recorded.learn(batch._replace(tokens=batch.tokens + more)) is None
+
+
 def test_batches_come_in_few_shapes() -> None:
     rng = random.Random(2)
     batches = [some(rng, rng.randrange(1, 40), 9) for _ in range(200)]
