@@ -74,7 +74,8 @@ def slope(output: Tensor) -> Tensor:
 
 def error(found: Tensor, expected: Tensor) -> float:
     assert found.shape == expected.shape
-    return float((found.double() - expected).norm() / expected.norm())
+    found, expected = found.detach().double(), expected.detach()
+    return float((found - expected).norm() / expected.norm())
 
 
 @every_shape
