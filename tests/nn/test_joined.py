@@ -22,6 +22,7 @@ SIDES = [  # lengths of sources and of targets; None: of itself, causal
     ([100, 1], None),
     ([5, 9, 1, 40, 3], [7, 2, 30, 4, 60]),
     ([1, 1, 1], [1, 90, 1]),
+    ([33, 40], [64, 33]),
     ([0, 8, 0], [3, 8, 1]),
 ]
 every_shape = pytest.mark.parametrize(("lens", "key_lens"), SIDES)
