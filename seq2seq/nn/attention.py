@@ -112,15 +112,19 @@ def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
     return "folded" if device.type == "cpu" else "fast"
 
 
-def takes_joined(device: torch.device, dtype: torch.dtype, form: AttentionForm) -> bool:
+def takes_joined(
+    device: torch.device, dtype: torch.dtype, head_dim: int, form: AttentionForm
+) -> bool:
     """Whether attention is computed of joined sentences: in the fast form and in half precision, on
-    an NVIDIA GPU since Ampere, with the compiler of its kernels."""
+    an NVIDIA GPU since Ampere, with the compiler of its kernels. Of wider heads, blocks would need
+    more shared memory than some of these GPUs have."""
     return (
         form_on(device, form) == "fast"
         and device.type == "cuda"
         and torch.version.hip is None
         and torch.cuda.get_device_capability(device) >= (8, 0)
         and dtype in (torch.bfloat16, torch.float16)
+        and head_dim <= 128
         and find_spec("triton") is not None
     )
 

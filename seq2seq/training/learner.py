@@ -47,13 +47,13 @@ class Learner:
         R-Drop's two passes leave no room for more tokens than there are, an output bias would learn
         from those, and torch's detection of anomalies waits for the device.
         """
-        weight = self.network.output.weight
+        config, weight = self.network.config, self.network.output.weight
         dtype = product_type(weight)
         return (
-            takes_joined(weight.device, dtype, self.network.attention)
+            takes_joined(weight.device, dtype, config.head_width, self.network.attention)
             and dtype != torch.float16
             and not self.recipe.r_drop
-            and not self.network.config.output_bias
+            and not config.output_bias
             and not torch.is_anomaly_enabled()
         )
 

@@ -32,14 +32,15 @@ def token_logits(network: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def _without_padding(network: Transformer, batch: Batch) -> tuple[Layout, Layout]:
     """The layouts of both sides."""
-    weight, heads = network.output.weight, network.config.heads
+    config, weight = network.config, network.output.weight
     sides = (
         (batch.src_lens, batch.src.shape[1], batch.src_tokens),
         (batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens),
     )
-    if takes_joined(weight.device, product_type(weight), network.attention):
+    dtype = product_type(weight)
+    if takes_joined(weight.device, dtype, config.head_width, network.attention):
         return Joined.of(*sides[0]), Joined.of(*sides[1])
-    return Unpadded.of(*sides[0], heads), Unpadded.of(*sides[1], heads)
+    return Unpadded.of(*sides[0], config.heads), Unpadded.of(*sides[1], config.heads)
 
 
 def cross_entropy_sum(

@@ -6,6 +6,7 @@ from oracle import VALID_LENS, B, E, H, K, Q, copy_attention, fill_vectors, head
 from torch import Tensor, nn
 
 from seq2seq.config import AttentionForm
+from seq2seq.nn import attention as attention_file
 from seq2seq.nn.attention import (
     FORMS,
     MultiHeadAttention,
@@ -324,4 +325,17 @@ def test_auto_is_folded_on_a_cpu_and_fast_elsewhere_and_what_is_asked_for_stays(
 
 @pytest.mark.parametrize("form", ["auto", "folded", "fast"])
 def test_a_cpu_takes_no_joined_sentences(form: AttentionForm) -> None:
-    assert not takes_joined(torch.device("cpu"), torch.bfloat16, form)
+    assert not takes_joined(torch.device("cpu"), torch.bfloat16, 64, form)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("capability", "width"), [((8, 6), 128), ((8, 6), 136), ((7, 5), 64)])
+def test_an_nvidia_gpu_takes_them_where_the_kernels_run(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], width: int, dtype: torch.dtype
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(attention_file, "find_spec", lambda name: name)
+    gpu, suits = torch.device("cuda"), (capability, width) == ((8, 6), 128)
+    assert takes_joined(gpu, dtype, width, "auto") == (suits and dtype != torch.float32)
+    assert not takes_joined(gpu, dtype, width, "folded")

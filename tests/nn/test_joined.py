@@ -1,6 +1,8 @@
 """The kernels for joined sentences compute what their definition says: on a GPU, or interpreted."""
 
-from typing import NamedTuple
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -139,3 +141,43 @@ def test_nothing_seen_is_zero() -> None:
     assert not output[:3].any()
     assert output[3:5].any()
     assert not output[5:].any()
+
+
+def shared_memory(width: int) -> list[int]:
+    """Bytes that blocks of each kernel need on a GPU like the RTX 3090."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from seq2seq.nn import joined_kernels as kernels
+    from seq2seq.nn.joined import BLOCK, STEP
+
+    kinds = dict.fromkeys(("firsts", "ends", "seen_firsts", "seen_ends"), "*i32")
+    kinds |= dict.fromkeys(("log_sums", "shares"), "*fp32") | {"seeds": "*i64"}
+    kinds |= {"queries": "i32", "keys": "i32", "scale": "fp32", "rate": "fp32"}
+
+    def needed(kernel: Any, rows: int, columns: int) -> int:
+        names, padded = kernel.arg_names, triton.next_power_of_2(width)
+        sizes = {"HEADS": H, "E": width, "WIDTH": padded, "ROWS": rows, "COLUMNS": columns}
+        constants = sizes | {"DROPS": True}
+        all_kinds = kinds | dict.fromkeys(constants, "constexpr")
+        source = ASTSource(
+            kernel,
+            {name: all_kinds.get(name, "*bf16") for name in names},
+            {(names.index(name),): value for name, value in constants.items()},
+        )
+        made = triton.compile(source, GPUTarget("cuda", 86, 32), {"num_stages": 2})
+        return int(made.metadata.shared)
+
+    return [
+        needed(kernels.forward, BLOCK, STEP),
+        needed(kernels.backward_queries, BLOCK, STEP),
+        needed(kernels.backward_keys, STEP, BLOCK),
+    ]
+
+
+@pytest.mark.slow
+def test_a_small_gpu_has_memory_for_the_widest_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    with ProcessPoolExecutor(1, get_context("spawn")) as another:  # where nothing is interpreted
+        assert max(another.submit(shared_memory, 128).result()) <= 99 * 1024
