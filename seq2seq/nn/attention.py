@@ -10,7 +10,9 @@ is one function and one line in the table.
 """
 
 import math
+import warnings
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -116,7 +118,7 @@ def takes_joined(
     device: torch.device, dtype: torch.dtype, head_dim: int, form: AttentionForm
 ) -> bool:
     """Whether attention is computed of joined sentences: in the fast form and in half precision, on
-    an NVIDIA GPU since Ampere, with the compiler of its kernels. Of wider heads, blocks would need
+    an NVIDIA GPU since Ampere, where its kernels can be compiled. Of wider heads, blocks would need
     more shared memory than some of these GPUs have."""
     return (
         form_on(device, form) == "fast"
@@ -125,8 +127,27 @@ def takes_joined(
         and torch.cuda.get_device_capability(device) >= (8, 0)
         and dtype in (torch.bfloat16, torch.float16)
         and head_dim <= 128
-        and find_spec("triton") is not None
+        and _triton_runs()
     )
+
+
+@cache
+def _triton_runs() -> bool:
+    """Whether Triton is there, and can compile what it starts kernels with."""
+    if find_spec("triton") is None:
+        return False
+    from triton.runtime import driver
+
+    try:
+        driver.active.get_current_target()
+    except Exception as error:  # of any kind: it has none of its own for this
+        warnings.warn(
+            f"attention computes padding, which takes longer: Triton, which needs a C compiler "
+            f"and the headers of Python, says: {error}",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 def expect_new_shapes() -> None:
