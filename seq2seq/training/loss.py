@@ -100,8 +100,8 @@ class _SlicedLoss(torch.autograd.Function):
         widens = logits.device.type != "cpu"  # kernels of a GPU convert what they read
         for part, tokens in zip(real.split(size, dim=1), wanted.split(size), strict=True):
             gold = tokens.expand(passes, -1)[..., None]  # (P, size, 1)
-            if fused is not None and not r_drop:
-                total += fused(part, gold, on, off, scale if ctx.needs_input_grad[0] else 0.0)
+            if fused is not None and not r_drop and ctx.needs_input_grad[0]:
+                total += fused(part, gold, on, off, scale)
                 continue
             own = part if widens and not r_drop else part.float()  # (P, size, V)
             p = own.softmax(dim=-1, dtype=torch.float32)
@@ -144,14 +144,17 @@ class _SlicedLoss(torch.autograd.Function):
 
 def sliced(part: Tensor, gold: Tensor, on: float, off: float, scale: float) -> Tensor:
     """The loss of a slice, and its gradient in its place: to be compiled, which reads the logits
-    three times and writes them once. part (1, n, V), gold (1, n, 1) -> scalar"""
+    three times and writes them once. part (1, n, V), gold (1, n, 1) -> scalar
+
+    Numbers are multiplied or added: torch.where of them, compiled by torch 2.13, has those that it
+    had first, even those of an earlier process."""
     own = part.float()
     highest = own.amax(dim=-1, keepdim=True)
     shares = (own - highest).exp()
     sums = shares.sum(dim=-1, keepdim=True)
     loss = highest + sums.log() - on * own.gather(-1, gold) - off * own.sum(dim=-1, keepdim=True)
-    q = torch.where(torch.arange(part.shape[-1], device=part.device) == gold, on + off, off)
-    part.copy_((shares / sums - q) * scale)
+    wanted = torch.arange(part.shape[-1], device=part.device) == gold
+    part.copy_((shares / sums - on * wanted - off) * scale)
     return loss.sum()
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seq2seq.training.loss import SLICE, cross_entropy_sum
+from seq2seq.training.loss import SLICE, Fused, cross_entropy_sum, sliced
 
 N, V = 8, 7
 WANTED = torch.tensor([4, 5, 6, 1, 3, 6, 3, 0])
@@ -50,6 +50,38 @@ def test_slices_give_the_value_and_gradient_of_the_whole(
     torch.testing.assert_close(sliced, whole)
     (gradient,) = torch.autograd.grad(sliced / 8, weight)
     torch.testing.assert_close(gradient, expected)
+
+
+def check_fused(fused: Fused, smoothing: float, unit: float, dtype: torch.dtype) -> None:
+    """A slice's loss and gradient in one, against those of several kernels."""
+    logits = torch.randn(N + 3, V).to(dtype)
+    found, expected = (logits.clone().requires_grad_() for _ in range(2))
+    loss = cross_entropy_sum(found + 0, WANTED, smoothing, unit=unit, fused=fused)
+    torch.testing.assert_close(loss, cross_entropy_sum(logits.clone(), WANTED, smoothing, 0, unit))
+    loss.backward()
+    cross_entropy_sum(expected + 0, WANTED, smoothing, unit=unit).backward()
+    torch.testing.assert_close(found.grad, expected.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_a_fused_loss_is_the_same_and_changes_logits_for_a_gradient_only(
+    monkeypatch: pytest.MonkeyPatch, rows: int, dtype: torch.dtype
+) -> None:
+    monkeypatch.setitem(SLICE, "cpu", rows * V)
+    check_fused(sliced, 0.1, 8, dtype)
+    logits = torch.randn(N, V).to(dtype)
+    before = logits.clone()
+    cross_entropy_sum(logits, WANTED, fused=sliced)
+    assert torch.equal(logits, before)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's own compiler
+def test_a_compiled_loss_has_the_smoothing_of_each_call() -> None:
+    compiled = torch.compile(sliced, dynamic=True)
+    for smoothing, unit in ((0.1, 8), (0.0, 8), (0.3, 4096)):
+        check_fused(compiled, smoothing, unit, torch.float32)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 2.0])
