@@ -48,9 +48,10 @@ class Case(NamedTuple):
         valid = torch.tensor(key_lens) if key_lens else torch.ones(len(lens), max(lens))
         spans = queries.visible(valid, keys)
         assert isinstance(spans, Spans)
-        sizes = [(len(side.places), H, width) for side in (queries, keys, keys)]
+        sizes = [(H, len(side.places), width) for side in (queries, keys, keys)]
         query, key, value = (
-            torch.randn(size, device=DEVICE).to(dtype).requires_grad_() for size in sizes
+            torch.randn(size, device=DEVICE).to(dtype).transpose(0, 1).requires_grad_()
+            for size in sizes
         )
         return cls(query, key, value, spans)
 
@@ -71,7 +72,8 @@ def by_definition(case: Case, kept: Tensor | float) -> tuple[Tensor, ...]:
 
 
 def slope(output: Tensor) -> Tensor:
-    places = torch.arange(output.numel(), device=output.device).view(output.shape)
+    places = torch.arange(output.numel(), device=output.device)
+    places = places.view(output.transpose(0, 1).shape).transpose(0, 1)
     return (places % 7 - 3).to(output.dtype)
 
 
