@@ -132,13 +132,10 @@ class _SlicedLoss(torch.autograd.Function):
         gradient = gradient * ctx.factor
         # A pass over the largest tensor, which may be left out: training asks for the gradient of
         # the loss itself, where half precision does not scale it. A GPU is not waited for to know.
-        if gradient.device.type == "cpu":
-            if gradient.numpy() != 1:
-                own.mul_(gradient)
-        elif own.dtype == torch.float16:
-            own.mul_(gradient)
-        else:
+        if gradient.device.type == "cuda" and own.dtype != torch.float16:
             torch._assert_async(gradient == 1, "on a GPU, the gradient of this loss as it is")
+        elif gradient.device.type != "cpu" or gradient.numpy() != 1:
+            own.mul_(gradient)
         return own, None, None, None, None, None
 
 
