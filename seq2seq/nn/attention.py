@@ -118,8 +118,8 @@ def takes_joined(
     device: torch.device, dtype: torch.dtype, head_dim: int, form: AttentionForm
 ) -> bool:
     """Whether attention is computed of joined sentences: in the fast form and in half precision, on
-    an NVIDIA GPU since Ampere, where its kernels can be compiled. Of wider heads, blocks would need
-    more shared memory than some of these GPUs have."""
+    an NVIDIA GPU since Ampere, where its kernels can be compiled, and of heads that each
+    of these has the shared memory for."""
     return (
         form_on(device, form) == "fast"
         and device.type == "cuda"
