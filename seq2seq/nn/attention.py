@@ -10,9 +10,7 @@ is one function and one line in the table.
 """
 
 import math
-import warnings
 from collections.abc import Callable
-from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -120,34 +118,20 @@ def takes_joined(
     """Whether attention is computed of joined sentences: in the fast form and in half precision, on
     an NVIDIA GPU since Ampere, where its kernels can be compiled, and of heads that each
     of these has the shared memory for."""
-    return (
+    suits = (
         form_on(device, form) == "fast"
         and device.type == "cuda"
         and torch.version.hip is None
         and torch.cuda.get_device_capability(device) >= (8, 0)
         and dtype in (torch.bfloat16, torch.float16)
         and head_dim <= 128
-        and _triton_runs()
+        and find_spec("triton") is not None
     )
-
-
-@cache
-def _triton_runs() -> bool:
-    """Whether Triton is there, and can compile what it starts kernels with."""
-    if find_spec("triton") is None:
+    if not suits:
         return False
-    from triton.runtime import driver
+    from seq2seq.nn import joined
 
-    try:
-        driver.active.get_current_target()
-    except Exception as error:  # of any kind: it has none of its own for this
-        warnings.warn(
-            f"attention computes padding, which takes longer: Triton, which needs a C compiler "
-            f"and the headers of Python, says: {error}",
-            stacklevel=2,
-        )
-        return False
-    return True
+    return joined.triton_runs()
 
 
 def expect_new_shapes() -> None:

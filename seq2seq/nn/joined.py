@@ -3,16 +3,34 @@
 Importing this needs Triton, which compiles its kernels.
 """
 
+import warnings
+from functools import cache
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
+from triton.runtime import driver
 
 from seq2seq.nn import joined_kernels as kernels
 
 BLOCK, STEP = 64, 32
 """Queries of a block, and keys that they look at in a step; of keys, too, and queries that look."""
+
+
+@cache
+def triton_runs() -> bool:
+    """Whether Triton can compile what it starts kernels with; if not, it is told why."""
+    try:
+        driver.active.get_current_target()
+    except Exception as error:  # of any kind: Triton has none of its own for this
+        warnings.warn(
+            f"attention computes padding, which takes longer: Triton, which needs a C compiler "
+            f"and the headers of Python, says: {error}",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 @torch.library.custom_op("seq2seq::joined_attention", mutates_args=())

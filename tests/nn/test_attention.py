@@ -1,14 +1,11 @@
 """Every form of attention against loops, torch's own module and the numbers of the textbook."""
 
-from unittest.mock import Mock
-
 import pytest
 import torch
 from oracle import VALID_LENS, B, E, H, K, Q, copy_attention, fill_vectors, head_by_head
 from torch import Tensor, nn
 
 from seq2seq.config import AttentionForm
-from seq2seq.nn import attention as attention_file
 from seq2seq.nn.attention import (
     FORMS,
     MultiHeadAttention,
@@ -337,20 +334,10 @@ def test_an_nvidia_gpu_takes_them_where_the_kernels_run(
 ) -> None:
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    monkeypatch.setattr(attention_file, "_triton_runs", lambda: True)
+    joined = pytest.importorskip("seq2seq.nn.joined", exc_type=ImportError)
+    monkeypatch.setattr(joined, "triton_runs", lambda: True)
     gpu, suits = torch.device("cuda"), (capability, width) == ((8, 6), 128)
     assert takes_joined(gpu, dtype, width, "auto") == (suits and dtype != torch.float32)
     assert not takes_joined(gpu, dtype, width, "folded")
-    monkeypatch.setattr(attention_file, "_triton_runs", lambda: False)
+    monkeypatch.setattr(joined, "triton_runs", lambda: False)
     assert not takes_joined(gpu, dtype, width, "auto")
-
-
-def test_where_triton_does_not_run_its_reason_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = pytest.importorskip("triton.runtime")
-    asked = Mock(side_effect=RuntimeError("Failed to find C compiler"))
-    monkeypatch.setattr(runtime, "driver", Mock(active=Mock(get_current_target=asked)))
-    attention_file._triton_runs.cache_clear()
-    with pytest.warns(UserWarning, match="takes longer: Triton.*Failed to find C compiler"):
-        assert not attention_file._triton_runs()
-    assert not attention_file._triton_runs()
-    attention_file._triton_runs.cache_clear()

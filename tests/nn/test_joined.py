@@ -3,6 +3,7 @@
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -143,6 +144,18 @@ def test_nothing_seen_is_zero() -> None:
     assert not output[:3].any()
     assert output[3:5].any()
     assert not output[5:].any()
+
+
+def test_where_triton_does_not_run_its_reason_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from seq2seq.nn import joined
+
+    asked = Mock(side_effect=RuntimeError("Failed to find C compiler"))
+    monkeypatch.setattr(joined, "driver", Mock(active=Mock(get_current_target=asked)))
+    joined.triton_runs.cache_clear()
+    with pytest.warns(UserWarning, match="takes longer: Triton.*Failed to find C compiler"):
+        assert not joined.triton_runs()
+    assert not joined.triton_runs()
+    joined.triton_runs.cache_clear()
 
 
 def shared_memory(width: int) -> list[int]:
