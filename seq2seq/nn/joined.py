@@ -55,7 +55,7 @@ def joined(
     log_sums = query.new_empty(heads, queries, dtype=torch.float32)
     kernels.forward[(heads, triton.cdiv(queries, BLOCK))](
         query, key, value, output, log_sums, firsts, ends, seeds,
-        **_sizes(query, key, rate, seeds), ROWS=BLOCK, COLUMNS=STEP, num_stages=2,
+        **_sizes(query, key, rate, seeds), ROWS=BLOCK, COLUMNS=STEP,
     )  # fmt: skip
     return output, log_sums
 
@@ -89,11 +89,11 @@ def _joined_backward(
     sizes, heads = _sizes(query, key, rate, seeds), query.shape[1]
     kernels.backward_queries[(heads, triton.cdiv(len(query), BLOCK))](
         query, key, value, output, gradient, query_gradient, log_sums, shares, firsts, ends, seeds,
-        **sizes, ROWS=BLOCK, COLUMNS=STEP, num_stages=2,
+        **sizes, ROWS=BLOCK, COLUMNS=STEP,
     )  # fmt: skip
     kernels.backward_keys[(heads, triton.cdiv(len(key), BLOCK))](
         query, key, value, gradient, key_gradient, value_gradient, log_sums, shares, firsts, ends,
-        seen_firsts, seen_ends, seeds, **sizes, ROWS=STEP, COLUMNS=BLOCK, num_stages=2,
+        seen_firsts, seen_ends, seeds, **sizes, ROWS=STEP, COLUMNS=BLOCK,
     )  # fmt: skip
     return query_gradient, key_gradient, value_gradient
 
@@ -133,4 +133,6 @@ def _sizes(query: Tensor, key: Tensor, rate: float, seeds: Tensor | None) -> dic
         "E": width,
         "WIDTH": max(16, triton.next_power_of_2(width)),
         "DROPS": seeds is not None,
+        "num_stages": 2,
+        "enable_fp_fusion": True,  # Triton 3.9 warns where nothing is said
     }
