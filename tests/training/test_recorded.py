@@ -222,8 +222,6 @@ def test_a_recording_compiles_nothing_that_the_step_before_has_compiled(
 def test_where_memory_is_short_none_is_taken_for_recordings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(learner, "product_type", lambda _: torch.bfloat16)
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
     taught = Learner(small(), Recipe(), 1, Tensor.backward)
     taught.parts.limit = 100
@@ -232,12 +230,10 @@ def test_where_memory_is_short_none_is_taken_for_recordings(
     assert all(parameter.grad is None for parameter in taught.parameters)
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
+@interpreted
 def test_recordings_are_forgotten_before_a_batch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """They keep as much memory as a step, apart from what other steps have."""
     monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(learner, "product_type", lambda _: torch.bfloat16)
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
     network = small()
     taught = Learner(network, Recipe(), 1, Tensor.backward)
@@ -266,13 +262,11 @@ def test_recordings_are_forgotten_before_a_batch_is_cut(monkeypatch: pytest.Monk
     torch.testing.assert_close(taught._gradients, gradients(network))
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="the kernels need Triton")
+@interpreted
 def test_parts_of_one_recording_add_up_from_nothing_in_each_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(learner, "product_type", lambda _: torch.bfloat16)
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
     monkeypatch.setattr(InPlace, "made", 0)
     network, rng = small(), random.Random(1)
