@@ -41,14 +41,11 @@ class Batch(NamedTuple):
         return Batch(src, src_lens, tgt_in, tgt_out, tgt_lens, src_tokens, tokens)
 
 
-def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int, multiple: int = 1) -> Batch:
-    """Sentences and their translations, ids without special tokens.
-
-    S and T are rounded up to a multiple of `multiple`.
-    """
-    src_ids, src_lens = pad([[*ids, EOS_ID] for ids in src], multiple)
-    tgt_in, tgt_lens = pad([[start_id, *ids] for ids in tgt], multiple)
-    tgt_out, _ = pad([[*ids, EOS_ID] for ids in tgt], multiple)
+def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], start_id: int) -> Batch:
+    """Sentences and their translations, ids without special tokens."""
+    src_ids, src_lens = pad([[*ids, EOS_ID] for ids in src])
+    tgt_in, tgt_lens = pad([[start_id, *ids] for ids in tgt])
+    tgt_out, _ = pad([[*ids, EOS_ID] for ids in tgt])
     src_tokens, tokens = (sum(map(len, side)) + len(side) for side in (src, tgt))
     return Batch(src_ids, src_lens, tgt_in, tgt_out, tgt_lens, src_tokens, tokens)
 
@@ -79,11 +76,10 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         start += size
 
 
-def pad(sentences: Sequence[Ids], multiple: int = 1) -> tuple[Tensor, Tensor]:
-    """Ids (B, N) filled up with the padding id, N a multiple of `multiple`, and lengths (B,)."""
+def pad(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
+    """Ids (B, N) filled up with the padding id, and lengths (B,)."""
     lens = torch.tensor([len(ids) for ids in sentences])
-    width = round_up(int(lens.max()), multiple)
-    inside = torch.arange(width) < lens[:, None]  # (B, N)
+    inside = torch.arange(int(lens.max())) < lens[:, None]  # (B, N)
     ids = torch.full(inside.shape, PAD_ID)  # (B, N)
     ids[inside] = torch.tensor(list(chain.from_iterable(sentences)), dtype=torch.int64)
     return ids, lens

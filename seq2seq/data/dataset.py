@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch.utils.data import DataLoader, Dataset
 
 from seq2seq.config import SubwordSampling
-from seq2seq.data.batch import Batch, Ids, make_batch, round_up
+from seq2seq.data.batch import Batch, Ids, make_batch
 from seq2seq.data.corpus import Pair
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.parcel import Parcel
@@ -62,13 +62,12 @@ class TrainingBatches(Dataset[Parcel]):
         batch_tokens: int,
         batch_pairs: int,
         max_length: int,
-        multiple: int = 1,
         sampling: SubwordSampling = SubwordSampling(),  # noqa: B008 (frozen)
         seed: int = 0,
     ) -> None:
         self.corpora, self.sampling, self.seed = corpora, sampling, seed
         self.sides = (src, sampling.src), (tgt, sampling.tgt)
-        self.start_id, self.batch_pairs, self.multiple = start_id, batch_pairs, multiple
+        self.start_id, self.batch_pairs = start_id, batch_pairs
         self.most_tokens, self.max_length = most_tokens(batch_tokens, sampling), max_length
 
     def __getitem__(self, draws: Sequence[Draw]) -> Parcel:
@@ -110,12 +109,11 @@ class TrainingBatches(Dataset[Parcel]):
             begin, done = end, sums[end - 1]
 
     def _parts(self, pairs: Sequence[EncodedPair]) -> list[Batch]:
-        longest = round_up(_longer(pairs[-1]), self.multiple)
-        if len(pairs) > 1 and len(pairs) * longest > self.most_tokens:
+        if len(pairs) > 1 and len(pairs) * _longer(pairs[-1]) > self.most_tokens:
             half = len(pairs) // 2
             return self._parts(pairs[:half]) + self._parts(pairs[half:])
         src, tgt = zip(*pairs, strict=True)
-        return [make_batch(src, tgt, self.start_id, self.multiple)]
+        return [make_batch(src, tgt, self.start_id)]
 
 
 def _size(pair: EncodedPair) -> tuple[int, int]:

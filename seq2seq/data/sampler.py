@@ -32,8 +32,8 @@ class TokenBatchSampler:
     """Batches of pairs of similar length under a token budget, in another order every epoch.
 
     lengths: as `PairStore.lengths`. A batch of n pairs costs n * longest, where the longest side of
-    all pairs is counted with its end token and rounded up to `multiple`; it stays within
-    `batch_tokens`, a longer pair is a batch alone. No batch has more than `batch_pairs` pairs.
+    all pairs is counted with its end token; it stays within `batch_tokens`, a longer pair is a
+    batch alone. No batch has more than `batch_pairs` pairs.
     With `max_length`, pairs with an empty or a longer side never come.
 
     Everything drawn follows from (seed, epoch): the same plan on every rank and after a resume.
@@ -51,7 +51,6 @@ class TokenBatchSampler:
         *,
         batch_pairs: int = 1024,
         max_length: int | None = None,
-        multiple: int = 1,
         seed: int = 0,
         shuffle: bool = True,
         rank: int = 0,
@@ -60,7 +59,7 @@ class TokenBatchSampler:
         corpus: int = 0,
     ) -> None:
         self.lengths, self.batch_tokens, self.batch_pairs = lengths, batch_tokens, batch_pairs
-        self.max_length, self.multiple = max_length, multiple
+        self.max_length = max_length
         self.seed, self.shuffle, self.rank, self.world = seed, shuffle, rank, world
         self.corpus, self._divisor = corpus, world * accumulated
         slices = np.arange(-(-len(lengths) // SLICE))
@@ -131,7 +130,7 @@ class TokenBatchSampler:
     def _longer(self, lengths: Lengths) -> Indices:
         """The longer side of each pair, as it counts for the budget."""
         longer: Indices = np.maximum(*lengths.T).astype(np.int64) + 1
-        return -(-longer // self.multiple) * self.multiple
+        return longer
 
     def _sizes(self, longer: Indices) -> list[int]:
         """How many pairs each batch takes, in ascending order of length."""

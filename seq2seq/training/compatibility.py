@@ -9,7 +9,7 @@ from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.checkpoints import differing_setting, same_subwords
-from seq2seq.training.datamodule import GPU_MULTIPLE, CorpusDataModule
+from seq2seq.training.datamodule import CorpusDataModule
 
 
 def check_tie(config: ModelConfig, data: CorpusDataModule) -> None:
@@ -25,8 +25,7 @@ def check_lengths(network: Transformer, data: CorpusDataModule) -> None:
     if limit is not None and longest > limit:
         instead = "lower data.max_length" if name == "train" else "take that sentence out"
         raise SentenceError(
-            f"data.{name} has a sentence of {longest} subwords, the end token and, on a GPU, "
-            f"what fills up to a multiple of {GPU_MULTIPLE} counted, but "
+            f"data.{name} has a sentence of {longest} subwords, the end token counted, but "
             f"model.max_positions={limit}; raise it, or {instead}."
         )
 

@@ -9,7 +9,6 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from seq2seq.config import SubwordConfig, SubwordSampling, at_least
-from seq2seq.data.batch import round_up
 from seq2seq.data.corpus import CorpusFiles, Pair, read_sentences, stream_pairs
 from seq2seq.data.dataset import (
     ResumableLoader,
@@ -29,10 +28,6 @@ from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.model_folder import find_subwords
 from seq2seq.provenance import Corpus, Role
 from seq2seq.text.subwords import Subwords
-
-GPU_MULTIPLE = 4
-"""Of which lengths of training batches are on a GPU: it gets fewer shapes to have memory and
-kernels for. With eights, a fifth of batches of short sentences is padding."""
 
 
 class CorpusDataModule(pl.LightningDataModule):
@@ -158,7 +153,6 @@ class CorpusDataModule(pl.LightningDataModule):
             batch_tokens=self.batch_tokens,
             batch_pairs=self.batch_pairs,
             max_length=self.max_length,
-            multiple=self._multiple,
             sampling=self.subword_sampling,
             seed=self.seed,
         )
@@ -223,10 +217,10 @@ class CorpusDataModule(pl.LightningDataModule):
 
     @property
     def longest_training_side(self) -> int:
-        """Positions of the longest sentence to train on: with the end token, filled up."""
+        """Positions of the longest sentence to train on, with the end token."""
         sampled = self.subword_sampling != SubwordSampling()
         longest = max(sampler.longest for sampler in self.samplers)
-        return round_up(self.max_length + 1 if sampled else longest, self._multiple)
+        return self.max_length + 1 if sampled else longest
 
     @property
     def largest_part(self) -> tuple[int, int]:
@@ -242,11 +236,6 @@ class CorpusDataModule(pl.LightningDataModule):
     @property
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-
-    @property
-    def _multiple(self) -> int:
-        """Lengths of training batches are multiples of this."""
-        return GPU_MULTIPLE if self._on_gpu else 1
 
     def _text_loader(self, name: str) -> DataLoader[TextBatch]:
         pairs = self.texts[name]
@@ -267,7 +256,6 @@ class CorpusDataModule(pl.LightningDataModule):
             self.batch_tokens,
             batch_pairs=self.batch_pairs,
             max_length=self.max_length,
-            multiple=self._multiple,
             seed=self.seed,
             rank=rank,
             world=world,

@@ -82,18 +82,16 @@ def test_every_pair_comes_in_an_epoch_over_all_ranks(
     lengths=corpora,
     budget=st.integers(1, 200),
     most=st.integers(1, 9),
-    multiple=st.sampled_from([1, 3, 8]),
 )
 def test_a_batch_stays_within_its_bounds_or_is_one_pair(
-    block: int, lengths: list[tuple[int, int]], budget: int, most: int, multiple: int
+    block: int, lengths: list[tuple[int, int]], budget: int, most: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampler_module, "BLOCK", block)
-        plan = plan_of(sampler_of(lengths, budget, batch_pairs=most, multiple=multiple))
+        plan = plan_of(sampler_of(lengths, budget, batch_pairs=most))
     for batch in plan:
         longest = max(max(lengths[index]) + 1 for index in batch)
-        padded = next(n for n in range(longest, longest + multiple) if n % multiple == 0)
-        assert len(batch) == 1 or (len(batch) * padded <= budget and len(batch) <= most)
+        assert len(batch) == 1 or (len(batch) * longest <= budget and len(batch) <= most)
 
 
 @small_blocks
@@ -124,15 +122,13 @@ def test_budgets_are_used_pairs_of_one_length_fill_their_batches() -> None:
     assert sorted(sizes) == [2, *[8] * 6]
 
 
-@pytest.mark.parametrize("multiple", [1, 4])
-def test_a_batch_is_closed_only_when_the_next_pair_would_not_fit(multiple: int) -> None:
+def test_a_batch_is_closed_only_when_the_next_pair_would_not_fit() -> None:
     for seed in range(30):
         lengths = random_lengths(seed, pairs=100)
-        plan = plan_of(sampler_of(lengths, shuffle=False, multiple=multiple))
+        plan = plan_of(sampler_of(lengths, shuffle=False))
         for batch, following in pairwise(plan):
             longest = max(max(lengths[index]) + 1 for index in [*batch, following[0]])
-            padded = next(n for n in range(longest, longest + multiple) if n % multiple == 0)
-            assert (len(batch) + 1) * padded > 64
+            assert (len(batch) + 1) * longest > 64
 
 
 def test_batches_hold_pairs_of_similar_length() -> None:

@@ -28,7 +28,7 @@ every_loss = pytest.mark.parametrize("r_drop", [0.0, 3.0])
 
 
 def some_batch(network: Transformer, r_drop: float) -> Batch:
-    batch = make_batch([[5, 6, 7], [8]], [[5, 6], [7, 8, 9, 10]], network.config.start_id, 4)
+    batch = make_batch([[5, 6, 7], [8]], [[5, 6], [7, 8, 9, 10]], network.config.start_id)
     return twice(batch) if r_drop else batch
 
 

@@ -8,8 +8,6 @@ import pytest
 from full_disk import room_for
 from small_runs import Run, settings
 
-from seq2seq.training.datamodule import CorpusDataModule
-
 
 def test_a_test_set_without_spaces_and_without_a_tokenizer_is_warned_of(
     corpus: Path, run: Run
@@ -339,20 +337,13 @@ def test_settings_that_cannot_be_are_one_line(
     assert "Traceback" not in error
 
 
-@pytest.mark.filterwarnings("ignore:.*pin_memory")
-@pytest.mark.parametrize(("positions", "status"), [(8, 0), (7, 2)])
-def test_learned_positions_must_hold_what_batches_are_filled_up_to(
-    corpus: Path,
-    run: Run,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    positions: int,
-    status: int,
+@pytest.mark.parametrize(("positions", "status"), [(6, 0), (5, 2)])
+def test_learned_positions_must_hold_the_longest_sentence_and_its_end(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], positions: int, status: int
 ) -> None:
-    monkeypatch.setattr(CorpusDataModule, "_on_gpu", property(lambda self: True))
     learned = {"model__positions": "learned", "model__max_positions": positions}
     words = {"data__subwords__src_vocab_size": 400, "data__subwords__tgt_vocab_size": 400}
-    changes = {**learned, **words, "trainer__max_steps": 2, "data__workers": 0}
+    changes = {**learned, **words, "trainer__max_steps": 2}
     assert run("fit", *settings(**changes)) == status
     if status:
-        assert "of 8 subwords" in capsys.readouterr().err
+        assert "of 6 subwords" in capsys.readouterr().err
