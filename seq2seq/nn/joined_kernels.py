@@ -15,19 +15,30 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _block(x, rows, count, head, HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows of one head, (rows, WIDTH)."""
+def _places(rows, count, head, HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr):
+    """Where rows of one head stand, (rows, WIDTH), and which of these places there are."""
     columns = tl.arange(0, WIDTH)
     places = (rows.to(tl.int64) * HEADS + head)[:, None] * E + columns[None, :]
-    return tl.load(x + places, mask=(rows < count)[:, None] & (columns < E)[None, :], other=0.0)
+    return places, (rows < count)[:, None] & (columns < E)[None, :]
+
+
+@triton.jit
+def _block(x, rows, count, head, HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr):
+    places, inside = _places(rows, count, head, HEADS, E, WIDTH)
+    return tl.load(x + places, mask=inside, other=0.0)
 
 
 @triton.jit
 def _store(x, rows, count, head, value, HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr):
-    columns = tl.arange(0, WIDTH)
-    places = (rows.to(tl.int64) * HEADS + head)[:, None] * E + columns[None, :]
-    inside = (rows < count)[:, None] & (columns < E)[None, :]
+    places, inside = _places(rows, count, head, HEADS, E, WIDTH)
     tl.store(x + places, value.to(x.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _span(firsts, ends, rows, count):
+    """What each of `rows` sees, from a first one to before an end; nothing where there is none."""
+    first = tl.load(firsts + rows, mask=rows < count, other=2147483647)
+    return first, tl.load(ends + rows, mask=rows < count, other=0)
 
 
 @triton.jit
@@ -45,8 +56,7 @@ def forward(
 ):  # fmt: skip
     head = tl.program_id(0)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    first = tl.load(firsts + rows, mask=rows < queries, other=2147483647)
-    end = tl.load(ends + rows, mask=rows < queries, other=0)
+    first, end = _span(firsts, ends, rows, queries)
     q = _block(query, rows, queries, head, HEADS, E, WIDTH)
     highest = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
@@ -83,8 +93,7 @@ def backward_queries(
 ):  # fmt: skip
     head = tl.program_id(0)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    first = tl.load(firsts + rows, mask=rows < queries, other=2147483647)
-    end = tl.load(ends + rows, mask=rows < queries, other=0)
+    first, end = _span(firsts, ends, rows, queries)
     q = _block(query, rows, queries, head, HEADS, E, WIDTH)
     g = _block(gradient, rows, queries, head, HEADS, E, WIDTH)
     o = _block(output, rows, queries, head, HEADS, E, WIDTH)
@@ -117,16 +126,14 @@ def backward_keys(
 ):  # fmt: skip
     head = tl.program_id(0)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    by_first = tl.load(seen_firsts + columns, mask=columns < keys, other=2147483647)
-    by_end = tl.load(seen_ends + columns, mask=columns < keys, other=0)
+    by_first, by_end = _span(seen_firsts, seen_ends, columns, keys)
     k = _block(key, columns, keys, head, HEADS, E, WIDTH)
     v = _block(value, columns, keys, head, HEADS, E, WIDTH)
     of_key = tl.zeros([COLUMNS, WIDTH], tl.float32)
     of_value = tl.zeros([COLUMNS, WIDTH], tl.float32)
     for start in range(tl.min(by_first), tl.max(by_end), ROWS):
         rows = start + tl.arange(0, ROWS)
-        first = tl.load(firsts + rows, mask=rows < queries, other=2147483647)
-        end = tl.load(ends + rows, mask=rows < queries, other=0)
+        first, end = _span(firsts, ends, rows, queries)
         q = _block(query, rows, queries, head, HEADS, E, WIDTH)
         g = _block(gradient, rows, queries, head, HEADS, E, WIDTH)
         log_sum = tl.load(log_sums + head * queries + rows, mask=rows < queries, other=0.0)

@@ -12,7 +12,7 @@ from seq2seq.nn.layers import product_type
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import MAX_LENGTH
 from seq2seq.training.loss import cross_entropy_sum, sliced, token_logits
-from seq2seq.training.parts import Parts
+from seq2seq.training.parts import Parts, learn_whole
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.recorded import CudaGraphs, Recorded, shaped
 
@@ -94,9 +94,7 @@ class Learner:
         # What autocast has kept would be the weights of an earlier step. Where it is off, it stays
         # as it is: layers are compiled for its state, which cannot be done while recording.
         with torch.autocast(device, dtype, enabled=mixed, cache_enabled=not mixed):
-            loss = self.loss(batch)
-            self.backward(loss)
-        return loss.detach()
+            return learn_whole(batch, self.loss, self.backward)
 
     def loss(self, batch: Batch) -> Tensor:
         """What is minimised, of one batch."""

@@ -46,7 +46,7 @@ class Parts:
             before = [parameter.grad for parameter in parameters]
             for parameter in parameters:
                 parameter.grad = None
-            loss = attempt(partial(_learn, part, loss_of, backward))
+            loss = attempt(partial(learn_whole, part, loss_of, backward))
             if loss is None:
                 for parameter, gradient in zip(parameters, before, strict=True):
                     parameter.grad = gradient
@@ -95,9 +95,10 @@ def halves(part: Batch) -> tuple[Batch, Batch]:
     return first, part.each(lambda x: x[middle:], part.src_tokens - src, part.tokens - tgt)
 
 
-def _learn(
+def learn_whole(
     part: Batch, loss_of: Callable[[Batch], Tensor], backward: Callable[[Tensor], None]
 ) -> Tensor:
+    """Add the gradients of one part -> its loss, detached."""
     loss = loss_of(part)
     backward(loss)
     return loss.detach()

@@ -1,11 +1,11 @@
 """Without padding: the same numbers and gradients, and nothing is computed that stands for none."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 import torch
+from kernel_tests import interpreted
 from networks import (
     B,
     H,
@@ -26,10 +26,6 @@ from seq2seq.nn.masks import Spans
 
 E = 5
 LENS = torch.tensor([4, 1, S])
-interpreted = pytest.mark.skipif(
-    find_spec("triton") is None or torch.cuda.is_available(),
-    reason="without a GPU, Triton interprets the kernels; with one, they refuse a CPU's tensors",
-)
 
 
 @pytest.fixture(autouse=True)

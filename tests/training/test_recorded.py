@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from kernel_tests import interpreted
 from pytorch_lightning.plugins.precision import HalfPrecision, MixedPrecision
 from small_runs import Run, metrics, settings
 from torch import Tensor, nn
@@ -21,11 +21,6 @@ from seq2seq.training.learner import Learner
 from seq2seq.training.loss import cross_entropy_sum, token_logits
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.recorded import LEAST_STEP, CudaGraphs, Recorded, Replay, shaped, stepped
-
-interpreted = pytest.mark.skipif(
-    find_spec("triton") is None or torch.cuda.is_available(),
-    reason="without a GPU, Triton interprets the kernels; with one, they refuse a CPU's tensors",
-)
 
 
 def small() -> Transformer:
