@@ -19,14 +19,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.formats import (
-    SENTENCE_FIELDS,
-    check_sentences,
-    json_object,
-    read_jsonl,
-    reader_of,
-    text_in,
-)
+from seq2seq.data.formats import check_sentences, read_jsonl, reader_of
+from seq2seq.data.json_lines import SENTENCE_FIELDS, json_object, text_in
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError, CorpusError

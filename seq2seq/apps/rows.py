@@ -10,14 +10,13 @@ from pathlib import Path
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.data.formats import (
+from seq2seq.data.formats import read_jsonl, reader_of
+from seq2seq.data.json_lines import (
     SENTENCE_FIELDS,
     Fields,
     json_fields,
     json_object,
     json_row,
-    read_jsonl,
-    reader_of,
     text_in,
 )
 from seq2seq.errors import CorpusError

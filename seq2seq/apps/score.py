@@ -28,7 +28,7 @@ from seq2seq.apps.rows import DIGITS, columns_of, decimal, token_fields
 from seq2seq.apps.search_flags import told_as_flags
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.formats import json_fields, json_row
+from seq2seq.data.json_lines import json_fields, json_row
 from seq2seq.data.lines import check_aligned
 from seq2seq.errors import ConfigError
 

@@ -6,8 +6,6 @@ without a tab, or without both fields, is a source without translation. A new fo
 and one line in READERS.
 """
 
-import json
-import math
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,11 +17,9 @@ from typing import Any, NamedTuple
 import polib
 from lxml import etree
 
+from seq2seq.data.json_lines import Fields, json_object
 from seq2seq.data.lines import OPENERS, Errors, open_bytes, read_lines
 from seq2seq.errors import ConfigError, CorpusError
-
-Fields = Mapping[str, Any]
-"""What a JSON object holds, numbers as they are."""
 
 
 class Pair(NamedTuple):
@@ -112,60 +108,6 @@ def pairs_in_rows(
         yield pair
     if first is not None and not found:
         raise first
-
-
-def json_object(line: str, where: str) -> dict[str, Any]:
-    """The fields of a line of JSONL; `where` begins the errors."""
-    if not line.strip():
-        raise CorpusError(f"{where} is blank; expected one JSON object on each line.")
-    try:
-        record = json.loads(line.removeprefix("\ufeff"))
-    except json.JSONDecodeError as error:
-        raise CorpusError(f"{where} column {error.colno} is no JSON: {error.msg}.") from None
-    except (ValueError, RecursionError) as error:  # a giant number, deep nesting
-        raise CorpusError(f"{where} cannot be read: {error}.") from None
-    if not isinstance(record, dict):
-        raise CorpusError(f"{where} is {short_repr(record)}; expected a JSON object.")
-    return record
-
-
-SENTENCE_FIELDS = "text", "src"
-"""Where a JSON line has the sentence to translate: as it was given, or as in a corpus."""
-
-
-def text_in(record: dict[str, Any], names: Sequence[str], where: str) -> str:
-    """The first of these fields that a record has; `where` begins the errors."""
-    name = next((name for name in names if name in record), None)
-    if name is None:
-        wanted, there = '" or "'.join(names), ", ".join(record) or "(none)"
-        raise CorpusError(f'{where} has no field "{wanted}"; its fields are {there}.')
-    text = record[name]
-    if not isinstance(text, str):
-        raise CorpusError(f'{where}: "{name}" is {short_repr(text)}, not text.')
-    return text
-
-
-def json_fields(fields: Fields) -> dict[str, Any]:
-    """The same, with null for numbers that JSON does not have: infinity, and no number at all."""
-    return {name: _finite(value) for name, value in fields.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_finite, value))
-    if isinstance(value, dict):
-        return json_fields(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def json_row(fields: Fields) -> str:
-    """A line of JSONL."""
-    row = json.dumps(fields, ensure_ascii=False)
-    try:
-        row.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, handed on
-        return json.dumps(fields)
-    return row
 
 
 def read_tmx(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:

@@ -20,7 +20,7 @@ from torchmetrics import MeanMetric
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, uniform, with_other_sources
 from seq2seq.data.dataset import TextBatch
-from seq2seq.data.formats import json_fields, json_row
+from seq2seq.data.json_lines import json_fields, json_row
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU

@@ -24,7 +24,7 @@ from seq2seq.apps.rows import (
 )
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
-from seq2seq.data.formats import json_fields
+from seq2seq.data.json_lines import json_fields
 from seq2seq.errors import CorpusError
 from seq2seq.interop.formats import TARGETS
 from seq2seq.sentence import Sentence
