@@ -128,7 +128,7 @@ class Subwords:
         return {
             "kind": self._kind,
             "byte_fallback": len(self.unlearned) > 1,
-            "normalization": "nfkc" if self.normalized("\uff21") == "A" else "identity",
+            "normalization": "nfkc" if self.normalized("\uff21").upper() == "A" else "identity",
         }
 
     @property

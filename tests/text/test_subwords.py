@@ -268,6 +268,18 @@ def test_any_sentencepiece_model_cuts_text_as_it_did_and_gets_our_ids(
     assert len(ours) == 4 + kept - named
 
 
+@pytest.mark.parametrize(
+    ("rule", "known"),
+    [("nfkc", "nfkc"), ("nmt_nfkc", "nfkc"), ("nmt_nfkc_cf", "nfkc"), ("identity", "identity")],
+)
+def test_a_foreign_model_tells_whether_it_normalizes_as_unicode_says(
+    tmp_path: Path, rule: str, known: str
+) -> None:
+    path = tmp_path / "own.model"
+    others(path, vocab_size=40, normalization_rule_name=rule)
+    assert Subwords.adopt(path).settings["normalization"] == known
+
+
 def test_a_model_that_has_our_ids_is_adopted_as_it_is(tmp_path: Path, subwords: Subwords) -> None:
     path = tmp_path / "own.model"
     path.write_bytes(subwords.serialized)
