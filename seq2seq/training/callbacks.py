@@ -19,7 +19,7 @@ from seq2seq.model_facts import save_provenance
 from seq2seq.model_folder import CONFIG, SavedModel, holds, save_model
 from seq2seq.provenance import PROVENANCE, read_provenance, with_tests
 from seq2seq.training.checkpoints import LAST, is_in
-from seq2seq.training.compatibility import check_yardstick
+from seq2seq.training.compatibility import check_yardstick, yardstick
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.record import Record
 
@@ -114,7 +114,8 @@ class BestModelFolder(Callback):
         assert isinstance(module, TranslationModule)
         state = checkpoint["callbacks"].get(self.state_key, {})
         if state.get("best") is not None:
-            check_yardstick(module.yardstick, checkpoint, str(trainer.ckpt_path))
+            now = yardstick(trainer, module.data, module.search)
+            check_yardstick(now, checkpoint, str(trainer.ckpt_path))
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}

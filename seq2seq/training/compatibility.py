@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from hashlib import sha256
 from typing import Any
 
-from seq2seq.config import ModelConfig, cannot_share
+import pytorch_lightning as pl
+
+from seq2seq.config import ModelConfig, SearchConfig, cannot_share
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
@@ -44,6 +47,29 @@ def check_architecture(asked: ModelConfig, stored: ModelConfig, origin: str) -> 
 def identity(model: SavedModel) -> dict[str, Any]:
     """What a checkpoint says of its model, for `check_checkpoint`."""
     return {"model_config": asdict(model.network.config), "subwords": model.fingerprints}
+
+
+def validates_all(trainer: pl.Trainer) -> bool:
+    """Whether validation BLEU is of the whole corpus, not of some of its batches."""
+    limit = trainer.limit_val_batches
+    return not isinstance(limit, int) and limit == 1
+
+
+def yardstick(trainer: pl.Trainer, data: CorpusDataModule, search: SearchConfig) -> dict[str, Any]:
+    """What validation BLEU depends on besides the model, by setting; of the text a digest. Which
+    sentences are in some of the batches follows from how large they are, and from how many
+    processes share them."""
+    shares = {
+        "data.batch_tokens": data.batch_tokens,
+        "the number of processes": trainer.world_size,
+    }
+    return {
+        "trainer.limit_val_batches": trainer.limit_val_batches,
+        **({} if validates_all(trainer) else shares),
+        "data.validation": sha256(repr(data.texts.get("validation")).encode()).hexdigest(),
+        "data.tgt_lang": data.tgt_lang,
+        **{f"search.{name}": value for name, value in asdict(search).items()},
+    }
 
 
 def check_yardstick(now: Mapping[str, Any], checkpoint: Mapping[str, Any], path: str) -> None:

@@ -1,12 +1,9 @@
 """The Transformer as Lightning trains it: steps, scores, optimizer, checkpoints."""
 
-import json
 import math
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.data.batch import Batch, uniform, with_other_sources
+from seq2seq.data.batch import Batch, with_other_sources
 from seq2seq.data.dataset import TextBatch
-from seq2seq.data.json_lines import json_fields, json_row
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
-from seq2seq.evaluation.metrics import check_tokenizer, doubt, evaluate
+from seq2seq.evaluation.metrics import check_tokenizer, doubt
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.attention import expect_new_shapes
@@ -37,7 +33,9 @@ from seq2seq.training.compatibility import (
     check_lengths,
     check_tie,
     identity,
+    yardstick,
 )
+from seq2seq.training.counting import count_batch, end_of, validate_after_whole_steps
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.learner import Learner
@@ -45,6 +43,7 @@ from seq2seq.training.loss import cross_entropy_sum, token_logits
 from seq2seq.training.optimizer import optimizer_of, prefer_settings
 from seq2seq.training.outputs import Outputs
 from seq2seq.training.parts import halves, too_large
+from seq2seq.training.pilot import try_longest
 from seq2seq.training.processes import gathered
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
@@ -148,29 +147,6 @@ class TranslationModule(pl.LightningModule):
         subwords = self.data.src_subwords, self.data.tgt_subwords
         return Translator(NativeEngine(network), *subwords, self.search, max_length=MAX_LENGTH)
 
-    @property
-    def yardstick(self) -> dict[str, Any]:
-        """What validation BLEU depends on besides the model, by setting; of the text a digest.
-        Which sentences are in some of the batches follows from how large they are, and from how
-        many processes share them."""
-        shares = {
-            "data.batch_tokens": self.data.batch_tokens,
-            "the number of processes": self.trainer.world_size,
-        }
-        return {
-            "trainer.limit_val_batches": self.trainer.limit_val_batches,
-            **({} if self.validates_all else shares),
-            "data.validation": sha256(repr(self.data.texts.get("validation")).encode()).hexdigest(),
-            "data.tgt_lang": self.data.tgt_lang,
-            **{f"search.{name}": value for name, value in asdict(self.search).items()},
-        }
-
-    @property
-    def validates_all(self) -> bool:
-        """Whether validation BLEU is of the whole corpus, not of some of its batches."""
-        limit = self.trainer.limit_val_batches
-        return not isinstance(limit, int) and limit == 1
-
     def saved_model(self) -> SavedModel:
         """What a model folder holds, as it is now."""
         data = self.data
@@ -192,50 +168,18 @@ class TranslationModule(pl.LightningModule):
             records = self.trainer.strategy.model is self and self.learner.can_record
         line = hardware_line(self.trainer, self.recipe)
         rank_zero_info(f"training {line}{', steps recorded' if records else ''}")
-        # A share of an epoch is rounded up to whole steps: a checkpoint within one would lose it.
-        due, accumulated = self.trainer.val_check_batch, self.trainer.accumulate_grad_batches
-        if isinstance(due, int):
-            self.trainer.val_check_batch = due + -due % accumulated
+        validate_after_whole_steps(self.trainer)
         if self.device.type == "cuda":
             expect_new_shapes()
-            self._try_longest()
+            with self.trainer.precision_plugin.forward_context():
+                try_longest(self.learner, self.data, self.trainer.optimizers[0])
         if records:
             self.learner.record()
         self._begin_step()
         self.throughput.restart()
 
-    def _try_longest(self) -> None:
-        """Find out before the first step what fits, with the optimizer's moments in memory."""
-        rows, longest = self.data.largest_part
-        if self.recipe.compile:
-            # One graph for all batches of several pairs: torch takes for always equal what is equal
-            # in the first one, so these are numbers of heads that no network has: an odd multiple
-            # of 23, of about the size that is to come. One for those of one pair.
-            usual = min(self.data.batch_pairs, self.data.batch_tokens // 37)
-            self._try(uniform(23 + max(0, usual - 23) // 46 * 46, 31, 37))
-            self._try(uniform(1, 31, 37))
-        made = self.trainer.optimizers[0].state
-        moments = [
-            torch.empty_like(p) for p in self.learner.parameters if p not in made for _ in range(2)
-        ]
-        self._try(uniform(rows, longest, longest))
-        del moments
-
-    def _try(self, batch: Batch) -> None:
-        """Compute its gradients, and forget them."""
-        with self.trainer.precision_plugin.forward_context():
-            self.learner.learn([batch.to(self.device)])
-        self.learner.begin()
-
     def on_train_batch_start(self, parts: list[Batch], batch_index: int) -> None:
-        # What loggers call the step. Lightning counts it apart from the steps, and one short where
-        # a run goes on from a checkpoint after which no validation is due.
-        loop, accumulated = self.trainer.fit_loop.epoch_loop, self.trainer.accumulate_grad_batches
-        loop._batches_that_stepped = self.global_step
-        # By the number of batches it tells when a validation is due; the steps of an earlier
-        # session may have had more or fewer.
-        total, place = loop.batch_progress.total, batch_index % accumulated + 1
-        total.increment_by(self.global_step * accumulated + place - total.ready)
+        count_batch(self.trainer, batch_index)
 
     def training_step(self, parts: list[Batch], batch_index: int) -> Tensor:
         """Computes the gradients itself, part by part; what it returns has none left to compute."""
@@ -273,22 +217,8 @@ class TranslationModule(pl.LightningModule):
         """What sums over tokens are divided by until the tokens of the whole step are known."""
         return self.data.batch_tokens
 
-    def _last_step(self) -> int:
-        """Of the run, -1 where it has no end, told to Lightning. Asked before a checkpoint is read,
-        too."""
-        loop, most = self.trainer.fit_loop, self.trainer.max_steps
-        if loop.max_epochs not in (None, -1, 0):
-            # Counted as steps: of a run that stops in the last step of an epoch, and goes on,
-            # Lightning counts that epoch once more. It would also open its loader to count, before
-            # it has read where the run goes on.
-            batches = loop.max_epochs * self.data.train_dataloader().sampler.end
-            steps = batches // self.trainer.accumulate_grad_batches
-            loop.epoch_loop.max_steps = steps if most == -1 else min(steps, most)
-            loop.max_epochs = -1
-        return self.trainer.max_steps
-
     def configure_optimizers(self) -> Any:
-        recipe, total = self.recipe, self._last_step()
+        recipe, total = self.recipe, end_of(self.trainer)
         if recipe.schedule != "inverse-sqrt" and total < 1:
             raise ConfigError(
                 f"training.schedule={recipe.schedule} ends at trainer.max_steps={total}; set the "
@@ -354,23 +284,13 @@ class TranslationModule(pl.LightningModule):
     # -- checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint.update(identity(self.saved_model()), yardstick=self.yardstick)
+        measure = yardstick(self.trainer, self.data, self.search)
+        checkpoint.update(identity(self.saved_model()), yardstick=measure)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_checkpoint(self.saved_model(), checkpoint)
         if self.trainer.state.fn == "fit":
-            self._prefer_settings(checkpoint)
-
-    def _prefer_settings(self, checkpoint: dict[str, Any]) -> None:
-        """The recipe of this run wins over the one that the checkpoint was trained with."""
-        recipe, total = self.recipe, self._last_step()
-        for scheduler in checkpoint.get("lr_schedulers", []):
-            next_step = scheduler["last_epoch"] + 1
-            rate = recipe.lr * factor(recipe.schedule, next_step, recipe.warmup_steps, total)
-            scheduler["base_lrs"] = [recipe.lr for _ in scheduler["base_lrs"]]
-            scheduler["_last_lr"] = [rate for _ in scheduler["base_lrs"]]
-            for state in checkpoint["optimizer_states"]:
-                prefer_settings(recipe, state, rate)
+            prefer_settings(self.recipe, checkpoint, end_of(self.trainer))
 
     # -- scores
 
@@ -425,21 +345,10 @@ class TranslationModule(pl.LightningModule):
     def on_test_end(self) -> None:
         found, incomplete = {}, []
         for name in self.data.test:
-            best, pairs = self.outputs.gather(name), self.data.texts[f"test/{name}"]
-            _tell_of_split(name, best.values())
-            if len(best) < len(pairs):
+            pairs = self.data.texts[f"test/{name}"]
+            found[name], whole = self.outputs.score(name, pairs, self.data.tgt_lang)
+            if not whole:
                 incomplete.append(name)
-            references = [pairs[index].tgt for index in best]
-            hypotheses = [translation.text for translation in best.values()]
-            scores = evaluate(hypotheses, [references], self.data.tgt_lang)
-            found[name] = scores
-            for score in scores:
-                rank_zero_only(print)(f"{name}: {score}")
-            self.outputs.write(f"test/{name}.txt", (f"{line}\n" for line in hypotheses))
-            tested = {"tgt_lang": self.data.tgt_lang, "references": references}
-            self.outputs.write(
-                f"test/{name}.json", [json.dumps({**tested, "translations": hypotheses})]
-            )
         if self.init_from is None or self.trainer.ckpt_path:
             return
         if incomplete:
@@ -451,25 +360,10 @@ class TranslationModule(pl.LightningModule):
         rank_zero_only(put_on_card)(folder, self._written, self.data, self.search, found)
 
     def on_predict_end(self) -> None:
-        pairs, best = self.data.texts["predict"], self.outputs.gather("predict")
-        _tell_of_split("predict", best.values())
-        rows = (
-            {"index": i, "src": pairs[i].src, "translation": each.text, "score": each.score}
-            for i, each in best.items()
-        )
-        lines = (f"{json_row(json_fields(row))}\n" for row in rows)
-        self.outputs.write("predictions.jsonl", lines)
+        self.outputs.write_predictions(self.data.texts["predict"])
 
     def _collect(self, name: str, batch: TextBatch) -> list[Translation]:
         found = self.translator.n_best(numbered(batch))
         best = [translations[0] for translations in found]
         self.outputs.add(name, batch.indices, best)
         return best
-
-
-def _tell_of_split(name: str, translations: Iterable[Translation]) -> None:
-    """Say how many lines were longer than `translate` takes, too."""
-    if number := sum(each.pieces > 1 for each in translations):
-        rank_zero_info(
-            f"{name}: lines of more than {MAX_LENGTH} subwords, which were split: {number}"
-        )

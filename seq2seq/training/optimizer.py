@@ -1,5 +1,6 @@
 """The optimizer of a recipe, new or gone on with from a checkpoint."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from seq2seq.errors import ConfigError
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.muon import Muon
 from seq2seq.training.recipe import Recipe
+from seq2seq.training.schedule import factor
 
 
 def optimizer_of(recipe: Recipe, network: Transformer, *, bf16: bool) -> Optimizer:
@@ -40,10 +42,19 @@ def weight_decay_of(recipe: Recipe) -> float:
     return 0.0 if recipe.optimizer == "adam" else recipe.weight_decay
 
 
-def prefer_settings(recipe: Recipe, state: dict[str, Any], rate: float) -> None:
-    """Put the recipe's settings, and its `rate` of the next step, into the state of an optimizer
-    that a checkpoint holds."""
-    groups = state["param_groups"]
+def prefer_settings(recipe: Recipe, checkpoint: Mapping[str, Any], end: int) -> None:
+    """The recipe of this run, which goes on up to step `end`, wins over the one that the checkpoint
+    was trained with."""
+    for scheduler in checkpoint.get("lr_schedulers", []):
+        next_step = scheduler["last_epoch"] + 1
+        rate = recipe.lr * factor(recipe.schedule, next_step, recipe.warmup_steps, end)
+        scheduler["base_lrs"] = [recipe.lr for _ in scheduler["base_lrs"]]
+        scheduler["_last_lr"] = [rate for _ in scheduler["base_lrs"]]
+        for state in checkpoint["optimizer_states"]:
+            _prefer(recipe, rate, state["param_groups"])
+
+
+def _prefer(recipe: Recipe, rate: float, groups: Sequence[dict[str, Any]]) -> None:
     if (len(groups) > 1) != (recipe.optimizer == "muon"):
         there = "muon" if len(groups) > 1 else "adamw or adam"
         raise ConfigError(

@@ -15,6 +15,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_facts import as_parent
 from seq2seq.provenance import Provenance, Score, Training, Weights, with_command, with_corpora
 from seq2seq.software import software
+from seq2seq.training.compatibility import validates_all
 from seq2seq.training.hardware import hardware
 from seq2seq.training.module import TranslationModule
 
@@ -83,7 +84,7 @@ class Record(Callback):
             "weights": Weights(kind=kind, steps=list(steps)),
             "training": self.training(trainer.global_step),
         }
-        if bleu is None or not module.validates_all:
+        if bleu is None or not validates_all(trainer):
             return facts  # a score of some batches is none of the corpus
         signature = CorpusBLEU(module.data.tgt_lang).signature
         (corpus,) = (each for each in facts["data"] if each["role"] == "validation")

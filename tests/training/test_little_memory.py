@@ -12,6 +12,7 @@ from seq2seq.data.batch import Batch
 from seq2seq.training.learner import Learner
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.parts import positions
+from seq2seq.training.pilot import try_longest
 
 
 def test_a_validation_batch_beyond_the_memory_is_halved_until_it_fits(
@@ -46,7 +47,7 @@ def test_what_fits_is_found_out_before_the_first_step_on_a_gpu(
 
     def on_train_start(self: TranslationModule) -> None:
         begin(self)
-        self._try_longest()
+        try_longest(self.learner, self.data, self.trainer.optimizers[0])
         assert all(parameter.grad is None for parameter in self.parameters())
 
     def training_step(self: TranslationModule, *arguments: Any) -> Tensor:

@@ -39,7 +39,10 @@ def test_what_goes_on_with_another_recipe_has_its_settings(name: Any) -> None:
     old, new = (Recipe(optimizer=name, **settings) for settings in RECIPES)
     learner = network()
     state = optimizer_of(old, learner, bf16=False).state_dict()
-    prefer_settings(new, state, rate=new.lr)
+    scheduler = {"last_epoch": new.warmup_steps - 1, "base_lrs": [old.lr], "_last_lr": [old.lr]}
+    checkpoint = {"optimizer_states": [state], "lr_schedulers": [scheduler]}
+    prefer_settings(new, checkpoint, end=2 * new.warmup_steps)
+    assert scheduler["base_lrs"] == scheduler["_last_lr"] == [new.lr]
     expected = optimizer_of(new, learner, bf16=False).state_dict()["param_groups"]
     # A scheduler, which an optimizer alone has none of, reads what it began with.
     assert state["param_groups"] == [{**group, "initial_lr": new.lr} for group in expected]

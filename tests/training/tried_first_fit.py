@@ -6,13 +6,15 @@ import sys
 
 from seq2seq.cli import main
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.pilot import try_longest
 
 start = TranslationModule.on_train_start
 
 
 def try_first(self: TranslationModule) -> None:
     start(self)
-    self._try_longest()
+    with self.trainer.precision_plugin.forward_context():
+        try_longest(self.learner, self.data, self.trainer.optimizers[0])
 
 
 if __name__ == "__main__":
