@@ -53,10 +53,11 @@ def joined(
     queries, heads, _ = query.shape
     output = torch.empty_like(query)
     log_sums = query.new_empty(heads, queries, dtype=torch.float32)
-    kernels.forward[(heads, triton.cdiv(queries, BLOCK))](
-        query, key, value, output, log_sums, firsts, ends, seeds,
-        **_sizes(query, key, rate, seeds), ROWS=BLOCK, COLUMNS=STEP,
-    )  # fmt: skip
+    with torch.cuda.device_of(query):  # Triton asks for the current one
+        kernels.forward[(heads, triton.cdiv(queries, BLOCK))](
+            query, key, value, output, log_sums, firsts, ends, seeds,
+            **_sizes(query, key, rate, seeds), ROWS=BLOCK, COLUMNS=STEP,
+        )  # fmt: skip
     return output, log_sums
 
 
@@ -87,14 +88,15 @@ def _joined_backward(
     shares = torch.empty_like(log_sums)
     query_gradient, key_gradient, value_gradient = map(torch.empty_like, (query, key, value))
     sizes, heads = _sizes(query, key, rate, seeds), query.shape[1]
-    kernels.backward_queries[(heads, triton.cdiv(len(query), BLOCK))](
-        query, key, value, output, gradient, query_gradient, log_sums, shares, firsts, ends, seeds,
-        **sizes, ROWS=BLOCK, COLUMNS=STEP,
-    )  # fmt: skip
-    kernels.backward_keys[(heads, triton.cdiv(len(key), BLOCK))](
-        query, key, value, gradient, key_gradient, value_gradient, log_sums, shares, firsts, ends,
-        seen_firsts, seen_ends, seeds, **sizes, ROWS=STEP, COLUMNS=BLOCK,
-    )  # fmt: skip
+    with torch.cuda.device_of(query):
+        kernels.backward_queries[(heads, triton.cdiv(len(query), BLOCK))](
+            query, key, value, output, gradient, query_gradient, log_sums, shares, firsts, ends,
+            seeds, **sizes, ROWS=BLOCK, COLUMNS=STEP,
+        )  # fmt: skip
+        kernels.backward_keys[(heads, triton.cdiv(len(key), BLOCK))](
+            query, key, value, gradient, key_gradient, value_gradient, log_sums, shares, firsts,
+            ends, seen_firsts, seen_ends, seeds, **sizes, ROWS=STEP, COLUMNS=BLOCK,
+        )  # fmt: skip
     return query_gradient, key_gradient, value_gradient
 
 

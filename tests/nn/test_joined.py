@@ -1,9 +1,11 @@
 """The kernels for joined sentences compute what their definition says: on a GPU, or interpreted."""
 
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, NamedTuple
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -144,6 +146,28 @@ def test_nothing_seen_is_zero() -> None:
     assert not output[:3].any()
     assert output[3:5].any()
     assert not output[5:].any()
+
+
+def test_kernels_start_on_the_device_of_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton starts them on the current one."""
+    from seq2seq.nn import joined_kernels
+
+    current, started = list[Tensor](), list[bool]()
+
+    @contextmanager
+    def device_of(tensor: Tensor) -> Iterator[None]:
+        current.append(tensor)
+        yield
+        current.pop()
+
+    case = Case.of([3, 2], None, 16, BEST)
+    kernel = MagicMock()
+    kernel.__getitem__().side_effect = lambda query, *_, **__: started.append(query is current[-1])
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    for name in ("forward", "backward_queries", "backward_keys"):
+        monkeypatch.setattr(joined_kernels, name, kernel)
+    joined_attention(*case).sum().backward()
+    assert started == [True] * 3
 
 
 def test_where_triton_does_not_run_its_reason_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
