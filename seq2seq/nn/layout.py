@@ -13,6 +13,10 @@ from torch import Tensor
 
 from seq2seq.nn.masks import Spans, Visible, may_attend
 
+REST = 64
+"""Most vectors of no token where sentences are joined; of multiples of this a GPU's products are
+fast, and there are fewer sizes to have memory for."""
+
 
 class Layout(Protocol):
     """(..., D) below is how a layout's vectors lie."""
@@ -113,7 +117,7 @@ class Unpadded(NamedTuple):
 
 class Joined(NamedTuple):
     """(M, D): the same vectors, which attention sees as they lie, (M, H, E), with the `Spans` of
-    their sentences."""
+    their sentences. FlashAttention calls this varlen, and `bounds` cu_seqlens."""
 
     places: Tensor
     """(M,): as of `Unpadded`."""
@@ -143,24 +147,20 @@ class Joined(NamedTuple):
         return heads.flatten(1)
 
     def visible(self, valid_lens: Tensor, keys: Layout) -> Visible:
+        """The shape of the lengths is all that counts: (B,) are the keys' own, (B, Q) causal."""
         assert isinstance(keys, Joined), "joined queries see joined keys"
-        firsts, ends = keys._of(self.sentences)
-        seen_firsts, seen_ends = self._of(keys.sentences)
-        if valid_lens.dim() == 2:  # causal
+        firsts, ends = keys._where(self.sentences)
+        seen_firsts, seen_ends = self._where(keys.sentences)
+        if valid_lens.dim() == 2:
             own = torch.arange(len(self.places), device=ends.device)
             ends, seen_firsts = ends.minimum(own + 1), seen_firsts.maximum(own)
         return Spans(firsts.int(), ends.int(), seen_firsts.int(), seen_ends.int())
 
-    def _of(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
+    def _where(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
         """Where each of them begins and ends here."""
         firsts = torch.cat([self.bounds[:-1], self.bounds.new_full((1,), len(self.places))])
         ends = torch.cat([self.bounds[1:], self.bounds.new_zeros(1)])
         return firsts[sentences], ends[sentences]
-
-
-REST = 64
-"""Most vectors of no token where sentences are joined; of multiples of this a GPU's products are
-fast, and there are fewer sizes to have memory for."""
 
 
 def room_for(tokens: int) -> int:
