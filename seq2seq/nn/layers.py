@@ -56,7 +56,8 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + f(norm(x)), or norm(x + f(x)) with post-norm; dropout on what f gives.
+    """x + f(norm(x)) (Xiong et al. 2020), or with post-norm norm(x + f(x)) (Vaswani et al. 2017,
+    section 3.1); dropout on what f gives.
 
     forward: x (..., D), f: (..., D) -> (..., D), gives (..., D)
     """
@@ -105,11 +106,13 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention (Q from here, K and V from the memory), feed-forward.
 
-    forward: x (..., D) in its layout, cache, positions (R, T), visible, used, source -> (..., D)
+    forward: x (..., D) in its layout, cache, positions (R, T), visible, used, visible_memory
+             -> (..., D)
     Query t of a row sees its row's positions 0 .. positions[t], as `visible` says
     (`DecoderState.visible`): that is the causal mask, in training, evaluation and step-by-step
-    decoding alike; `source` says what is seen of the memory. A list `cross_weights` gets the
-    cross-attention's weights (B, H, W * T, S).
+    decoding alike. `used` is how many positions the cache has with these; `visible_memory` says
+    what is seen of the source. A list `cross_weights` gets the cross-attention's weights
+    (B, H, W * T, S).
     """
 
     def __init__(self, config: ModelConfig, rates: Dropout, form: AttentionForm) -> None:
@@ -128,7 +131,7 @@ class DecoderLayer(nn.Module):
         positions: Tensor,
         visible: Visible,
         used: int,
-        source: Visible,
+        visible_memory: Visible,
         layout: Layout,
         cross_weights: list[Tensor] | None = None,
     ) -> Tensor:
@@ -140,9 +143,9 @@ class DecoderLayer(nn.Module):
         def look_at_source(y: Tensor) -> Tensor:
             keys, values = cache.memory_keys, cache.memory_values  # (B, H, S, E)
             if cross_weights is not None:
-                assert isinstance(source, Tensor), "joined sentences have no weights to show"
-                cross_weights.append(self.cross_attention.look(y, keys, source, layout))
-            return self.cross_attention.attend(y, keys, values, source, layout)
+                assert isinstance(visible_memory, Tensor), "joined sentences show no weights"
+                cross_weights.append(self.cross_attention.look(y, keys, visible_memory, layout))
+            return self.cross_attention.attend(y, keys, values, visible_memory, layout)
 
         x = self.self_residual(x, look_back)
         x = self.cross_residual(x, look_at_source)

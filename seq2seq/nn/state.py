@@ -124,7 +124,7 @@ class DecoderState:
         beams (N, W) count from 0 in each sentence. The old state must not be used any more. The
         fewer sentences change their place, the less is copied; the device is not waited for.
         """
-        moved = [place for place, each in enumerate(sentences) if place != each]  # M
+        moved = [place for place, each in enumerate(sentences) if place != each]  # (I,)
         rows, places, before = (
             torch.tensor(each, dtype=torch.int64).to(beams.device, non_blocking=True)
             for each in (sentences, moved, [sentences[place] for place in moved])

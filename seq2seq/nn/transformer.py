@@ -136,12 +136,14 @@ class Transformer(nn.Module):
         positions = state.lengths[:, None] + steps  # (R, T)
         after = state.advance(positions)
         visible = layout.visible(after.visible(positions), layout)
-        source = layout.visible(lens, memory_layout or layout)
+        visible_memory = layout.visible(lens, memory_layout or layout)
         embedded = self.tgt_embedding(layout.tokens(tokens))  # (..., D)
         x = embedded + self.tgt_positions(layout.tokens(positions), after.used)
         x = dropout(x, self.rate if self.training else 0.0)
         for layer, cache in zip(self._runnable(self.decoder), state.layers, strict=True):
-            x = layer(x, cache, positions, visible, after.used, source, layout, cross_weights)
+            x = layer(
+                x, cache, positions, visible, after.used, visible_memory, layout, cross_weights
+            )
         return self.decoder_norm(x), after
 
     def project(self, hidden: Tensor) -> Tensor:
