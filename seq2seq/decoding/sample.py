@@ -90,7 +90,8 @@ def draw(probs: Tensor, streams: Sequence[Sequence[Random]]) -> Tensor:
 
 
 def truncate(probs: Tensor, sampling: Sampling) -> Tensor:
-    """Zero for what top-k, and then top-p, leave out; the rest (..., V) is not normalised again."""
+    """Zero for what top-k (Fan et al. 2018), and then top-p (Holtzman et al. 2020), leave out; the
+    rest (..., V) is not normalised again."""
     if sampling.top_k is not None and sampling.top_k < probs.shape[-1]:
         best, where = probs.topk(sampling.top_k)
         probs = torch.zeros_like(probs).scatter_(-1, where, best)

@@ -34,7 +34,8 @@ class Stepper(Protocol):
 
 
 def length_penalty(length: int, config: SearchConfig) -> float:
-    """What divides the log-probability of `length` tokens, the end token counted."""
+    """What divides the log-probability of `length` tokens, the end token counted: gnmt is that of
+    Wu et al. 2016, eq. 14."""
     if config.length_penalty == "gnmt":
         return float(((5 + length) / 6) ** config.alpha)
     return float(length**config.alpha)
