@@ -33,24 +33,6 @@ SLICE = 1024
 """Target positions whose logits are in memory at a time when a translation is scored."""
 
 
-def search_for(batch: Sequence[Request], config: SearchConfig) -> Search:
-    """The search that these settings ask for; all sentences under a constraint, or none."""
-    constraints = [each.constraint for each in batch if each.constraint is not None]
-    if constraints and (config.sampling is not None or config.diversity.groups > 1):
-        name = "sampling" if config.sampling is not None else "diversity"
-        raise ConfigError(
-            f"search.{name} knows no terms that a translation must hold; use plain beam search "
-            f"with terms, or no terms."
-        )
-    if constraints:
-        return ConstrainedSearch(constraints)
-    if config.sampling is not None:
-        return Sampler([each.place for each in batch])
-    if config.diversity.groups > 1:
-        return diverse_search
-    return greedy_search if config.beam == 1 else beam_search
-
-
 class Engine(Protocol):
     """Finds translations of encoded sentences."""
 
@@ -147,6 +129,24 @@ def search(
         for row, hypotheses in zip(rows, results, strict=True):
             found[row] = hypotheses
     return found
+
+
+def search_for(batch: Sequence[Request], config: SearchConfig) -> Search:
+    """The search that these settings ask for; all sentences under a constraint, or none."""
+    constraints = [each.constraint for each in batch if each.constraint is not None]
+    if constraints and (config.sampling is not None or config.diversity.groups > 1):
+        name = "sampling" if config.sampling is not None else "diversity"
+        raise ConfigError(
+            f"search.{name} knows no terms that a translation must hold; use plain beam search "
+            f"with terms, or no terms."
+        )
+    if constraints:
+        return ConstrainedSearch(constraints)
+    if config.sampling is not None:
+        return Sampler([each.place for each in batch])
+    if config.diversity.groups > 1:
+        return diverse_search
+    return greedy_search if config.beam == 1 else beam_search
 
 
 def limits_of(batch: Sequence[Request], config: SearchConfig, max_length: int | None) -> list[int]:
