@@ -11,11 +11,6 @@ LARGE = COUNT * BLOCK
 """From one more token on, blocks are looked at."""
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def check(scores: Tensor, log_probs: Tensor) -> None:
     found = likeliest(scores, log_probs, COUNT)
     totals = scores[:, :, None] + log_probs  # (B, W, V)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from networks import every_form
 from oracle import VALID_LENS, B, E, H, K, Q, copy_attention, fill_vectors, head_by_head
 from torch import Tensor, nn
 
@@ -19,13 +20,7 @@ from seq2seq.nn.masks import may_attend
 
 D = 10
 
-every_form = pytest.mark.parametrize("form", FORMS)
 every_mask = pytest.mark.parametrize("valid_lens", VALID_LENS.values(), ids=VALID_LENS.keys())
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
 
 
 def heads_of() -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 import torch
 from networks import B, S, T, W, begin, build, every_form, every_variant, sentences, targets
 from oracle import head_by_head
@@ -12,11 +11,6 @@ from seq2seq.config import AttentionForm
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.layers import DecoderLayer
 from seq2seq.nn.transformer import Transformer
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
 
 
 def recorded(

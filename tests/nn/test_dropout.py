@@ -8,11 +8,6 @@ from seq2seq.nn.dropout import dropout
 MANY = 80_000
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def dropped(rate: float, count: int = MANY) -> torch.Tensor:
     """Which of `count` elements became zero."""
     return dropout(torch.ones(count), rate) == 0

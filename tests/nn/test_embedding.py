@@ -25,11 +25,6 @@ D = 6
 CONFIG = ModelConfig(d_model=D, heads=2, max_positions=9)
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def by_formula(positions: range) -> Tensor:
     """Vaswani et al. 2017, section 3.5, number by number; the sines first, then the cosines."""
     angles = [[p / 10000 ** (2 * i / D) for i in range(D // 2)] for p in positions]

@@ -14,11 +14,6 @@ from seq2seq.nn.layout import Padded
 from seq2seq.nn.transformer import NO_DROPOUT
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def layer_settings(norm: str, activation: str) -> tuple[ModelConfig, dict[str, Any]]:
     """The same layer for us and for torch."""
     config = ModelConfig(**SMALL | {"norm": norm, "activation": activation})

@@ -28,11 +28,6 @@ E = 5
 LENS = torch.tensor([4, 1, S])
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def unpadded(lens: Tensor, width: int) -> Unpadded:
     return Unpadded.of(lens, width, int(lens.sum()), H)
 

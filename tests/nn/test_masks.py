@@ -11,11 +11,6 @@ from torch._dynamo.testing import CompileCounter
 from seq2seq.nn.masks import VECTOR, masked_softmax, may_attend, repeat_per_head
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 def picture(mask: Tensor) -> list[str]:
     """(Q, K) -> a line per query: # for a key that it may attend to."""
     return ["".join(".#"[cell] for cell in row) for row in mask.tolist()]

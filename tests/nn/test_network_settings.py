@@ -28,11 +28,6 @@ from seq2seq.nn.layers import FeedForward, Residual
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
 @every_variant
 def test_the_form_of_attention_and_dropout_are_no_part_of_the_network(
     settings: dict[str, Any],

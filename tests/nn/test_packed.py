@@ -25,7 +25,6 @@ HALF = pytest.param(
 
 @pytest.fixture(autouse=True)
 def without_gradients() -> Iterator[None]:
-    torch.manual_seed(0)
     with torch.inference_mode():
         yield
 

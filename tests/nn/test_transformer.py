@@ -28,9 +28,8 @@ from seq2seq.nn.state import with_room
 
 
 @pytest.fixture(autouse=True)
-def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    # So that caches grow, twice in T steps, in all that is claimed here.
+def growing_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice in T steps, in all that is claimed here."""
     monkeypatch.setattr("seq2seq.nn.transformer.FIRST_ROOM", 2)
 
 
