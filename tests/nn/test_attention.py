@@ -5,6 +5,7 @@ import torch
 from networks import every_form
 from oracle import VALID_LENS, B, E, H, K, Q, copy_attention, fill_vectors, head_by_head
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seq2seq.config import AttentionForm
 from seq2seq.nn.attention import (
@@ -12,6 +13,7 @@ from seq2seq.nn.attention import (
     MultiHeadAttention,
     attend,
     dot_product_attention,
+    expect_new_shapes,
     form_on,
     takes_joined,
 )
@@ -315,6 +317,12 @@ def test_auto_is_folded_on_a_cpu_and_fast_elsewhere_and_what_is_asked_for_stays(
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert (form_on(cpu, "auto"), form_on(gpu, "auto")) == ("folded", "fast")
     assert (form_on(cpu, "fast"), form_on(gpu, "folded")) == ("fast", "folded")
+
+
+def test_where_shapes_are_new_cudnn_plans_no_attention() -> None:
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        expect_new_shapes()
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 @pytest.mark.parametrize("form", ["auto", "folded", "fast"])
