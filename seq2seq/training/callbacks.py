@@ -225,7 +225,8 @@ class Branch(Callback):
 
 
 class CleanStop(Callback):
-    """Ctrl-C and SIGTERM let the step end, write a checkpoint and stop; a second one stops at once.
+    """Ctrl-C and SIGTERM let the step end, write a checkpoint and stop; a second one stops at once,
+    and so does the first one while candidates are scored: the next session does that again.
 
     The status is 128 plus the signal's number, as in a shell. Of several processes it is enough
     that one gets the signal.
@@ -247,6 +248,8 @@ class CleanStop(Callback):
         if threading.current_thread() is not threading.main_thread():
             return  # where Python allows no handlers
         self._process = os.getpid()
+        if trainer.received_sigterm:  # before there was a step to end
+            self.asked = signal.SIGTERM
         for number in (signal.SIGINT, signal.SIGTERM):
             self._handlers[number] = signal.signal(number, self._ask)
 
@@ -286,6 +289,14 @@ class CleanStop(Callback):
             self._stop(trainer)
         self._restore()
 
+    def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """SIGTERM ends the choice at once, as Ctrl-C does, and not without a word."""
+        if threading.current_thread() is threading.main_thread():
+            self._handlers[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._end)
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        self._restore()
+
     def on_exception(
         self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
     ) -> None:
@@ -297,6 +308,9 @@ class CleanStop(Callback):
 
     def _stop(self, trainer: pl.Trainer) -> NoReturn:
         raise SystemExit(128 + (self.asked or signal.SIGTERM) if trainer.is_global_zero else 0)
+
+    def _end(self, number: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
 
     def _ask(self, number: int, frame: object) -> None:
         if os.getpid() != self._process:

@@ -10,8 +10,10 @@ from typing import Any, cast
 import pytest
 from small_runs import Run, ctrl_c_in_step, settings, validated_after
 
+from seq2seq.training import choice
 from seq2seq.training.callbacks import CleanStop
 from seq2seq.training.checkpoints import step_of
+from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
 
 MODULE: Any = None
@@ -47,6 +49,39 @@ def test_a_run_that_is_stopped_in_its_last_validation_chooses_its_model_when_it_
     assert not Path("run/candidates.jsonl").exists()
     assert run("fit", *chosen, "--ckpt_path", "last") == 0
     assert Path("run/candidates.jsonl").exists()
+
+
+def test_a_run_that_is_stopped_while_candidates_are_scored_says_where_it_stands_and_chooses_later(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        patch.setattr(choice, "_validation_bleu", lambda *_: signal.raise_signal(signal.SIGTERM))
+        with pytest.raises(SystemExit) as stopped:
+            run("fit", *settings())
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert caplog.messages[-1] == "interrupted after 8 steps; model: run/model"
+    assert not Path("run/candidates.jsonl").exists()
+    assert run("fit", *settings(), "--ckpt_path", "last") == 0
+    assert Path("run/candidates.jsonl").exists()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_run_that_is_stopped_before_its_first_step_ends_with_the_checkpoint_of_that(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = CorpusDataModule.train_dataloader
+
+    def stopping(data: CorpusDataModule) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return loader(data)
+
+    monkeypatch.setattr(CorpusDataModule, "train_dataloader", stopping)
+    with pytest.raises(SystemExit) as stopped:
+        run("fit", *settings())
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert Path("run/checkpoints/step=1.ckpt").exists()
 
 
 @pytest.mark.parametrize("tokens", [16, 512], ids=["several batches", "one batch"])
@@ -175,7 +210,7 @@ def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_wer
 ) -> None:
     stop = CleanStop(tmp_path)
     strategy = SimpleNamespace(reduce_boolean_decision=one_of_two)
-    trainer = cast("Any", SimpleNamespace(strategy=strategy))
+    trainer = cast("Any", SimpleNamespace(strategy=strategy, received_sigterm=False))
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     begun = Thread(target=stop.on_train_start, args=(trainer, MODULE))
