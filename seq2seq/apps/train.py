@@ -48,7 +48,6 @@ from seq2seq.training.callbacks import (
     Alone,
     BestModelFolder,
     Branch,
-    CleanStop,
     LastValidation,
     Patience,
 )
@@ -63,6 +62,7 @@ from seq2seq.training.checkpoints import (
     written_whole,
 )
 from seq2seq.training.choice import ModelChoice
+from seq2seq.training.clean_stop import CleanStop
 from seq2seq.training.compatibility import check_architecture
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.ema import ExponentialMovingAverage

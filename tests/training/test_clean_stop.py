@@ -11,8 +11,8 @@ import pytest
 from small_runs import Run, ctrl_c_in_step, settings, validated_after
 
 from seq2seq.training import choice
-from seq2seq.training.callbacks import CleanStop
 from seq2seq.training.checkpoints import step_of
+from seq2seq.training.clean_stop import CleanStop
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.module import TranslationModule
 

@@ -1,0 +1,114 @@
+"""How a signal ends a fit."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from seq2seq.training.checkpoints import LAST
+
+
+class CleanStop(Callback):
+    """Ctrl-C and SIGTERM let the step end, write a checkpoint and stop; a second one stops at once,
+    and so does the first one while candidates are scored: the next session does that again.
+
+    The status is 128 plus the signal's number, as in a shell. Of several processes it is enough
+    that one gets the signal.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked = 0
+        """The signal that came, if one did."""
+        self._validated = False
+        """The last step, whose checkpoint is written then."""
+        self._next_question = 0
+        """The step from which on the other processes are asked again."""
+        self._handlers: dict[int, Any] = {}
+        self._process = 0
+        """The one that trains."""
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # where Python allows no handlers
+        self._process = os.getpid()
+        if trainer.received_sigterm:  # before there was a step to end
+            self.asked = signal.SIGTERM
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._handlers[number] = signal.signal(number, self._ask)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_index: int,
+    ) -> None:
+        if (batch_index + 1) % trainer.accumulate_grad_batches:
+            return
+        loop = trainer.fit_loop
+        self._validated = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)  # type: ignore[arg-type]
+        if self._validated:
+            return  # a checkpoint between a step and its validation would lose the validation
+        if trainer.world_size > 1 and trainer.global_step < self._next_question:
+            return  # asking the other processes costs time
+        self._next_question = trainer.global_step + trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if self._stops(trainer):
+            name = LAST.format(step=trainer.global_step)
+            trainer.save_checkpoint(self.folder / f"{name}.ckpt", weights_only=False)
+            self._stop(trainer)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_index: int
+    ) -> None:
+        if self._validated:
+            self._validated = False
+            if self._stops(trainer):
+                self._stop(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Which model is kept can be chosen by the next session."""
+        if self._stops(trainer):
+            self._stop(trainer)
+        self._restore()
+
+    def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """SIGTERM ends the choice at once, as Ctrl-C does, and not without a word."""
+        if threading.current_thread() is threading.main_thread():
+            self._handlers[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._end)
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        self._restore()
+
+    def on_exception(
+        self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        self._restore()
+
+    def _stops(self, trainer: pl.Trainer) -> bool:
+        """Whether one of the processes was asked to."""
+        return trainer.strategy.reduce_boolean_decision(bool(self.asked), all=False)
+
+    def _stop(self, trainer: pl.Trainer) -> NoReturn:
+        raise SystemExit(128 + (self.asked or signal.SIGTERM) if trainer.is_global_zero else 0)
+
+    def _end(self, number: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    def _ask(self, number: int, frame: object) -> None:
+        if os.getpid() != self._process:
+            return  # a worker that makes batches: the training ends it
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = number
+        os.write(2, b"\nstopping after this step or its validation; once more stops at once\n")
+
+    def _restore(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers.clear()
