@@ -162,7 +162,7 @@ class ResumableLoader(DataLoader[Parcel]):
 
     sampler: Mixture
     epoch = 0
-    _seen = 0
+    seen = 0
     """Batches of this epoch that were handed out."""
     _begun = False
     _rest: Iterator[list[Batch]] = iter(())
@@ -188,13 +188,13 @@ class ResumableLoader(DataLoader[Parcel]):
 
     def __iter__(self) -> Iterator[list[Batch]]:  # type: ignore[override]
         if self._at_end:
-            self.epoch, self._seen = self.epoch + 1, 0
+            self.epoch, self.seen = self.epoch + 1, 0
         elif self._begun:
-            self._seen, self._iterator = 0, None
+            self.seen, self._iterator = 0, None
         # Lightning ends the workers of an iterator that it finds under this name, and forgets it.
         if self._iterator is None:
-            skipped = self._seen % self.sampler.together
-            self.sampler.epoch, self.sampler.start = self.epoch, self._seen - skipped
+            skipped = self.seen % self.sampler.together
+            self.sampler.epoch, self.sampler.start = self.epoch, self.seen - skipped
             self._iterator = super().__iter__()
             self._rest = islice(next(self._iterator).batches(), skipped, None)
         self._begun = True
@@ -203,7 +203,7 @@ class ResumableLoader(DataLoader[Parcel]):
             if batch is None:
                 self._rest = next(self._iterator).batches()
             else:
-                self._seen += 1
+                self.seen += 1
                 yield batch
 
     def __len__(self) -> int:
@@ -211,15 +211,16 @@ class ResumableLoader(DataLoader[Parcel]):
 
     @property
     def _at_end(self) -> bool:
-        return self._seen >= self.sampler.end
+        return self.seen >= self.sampler.end
 
     def state_dict(self) -> dict[str, int]:
-        if self._at_end:
-            return {"epoch": self.epoch + 1, "batches": 0}
-        return {"epoch": self.epoch, "batches": self._seen}
+        ended, end = self._at_end, self.sampler.end
+        return {"epoch": self.epoch + ended, "batches": 0 if ended else self.seen, "end": end}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.epoch, self._seen = state["epoch"], state["batches"]
+        """An epoch may have other batches now."""
+        end = state.get("end", self.sampler.end)  # older ones have none
+        self.epoch, self.seen = state["epoch"], self.sampler.place(state["batches"], end)
         self._begun, self._iterator = False, None
 
 

@@ -34,7 +34,8 @@ class Mixture(Sampler[list[Draw]]):
         together: int = 1,
         seed: int = 0,
     ) -> None:
-        self.samplers, self.together, self.seed = samplers, together, seed
+        self.samplers, self.accumulated = samplers, accumulated
+        self.together, self.seed = together, seed
         self.epoch = 0
         """The first one."""
         self.start = 0
@@ -53,6 +54,12 @@ class Mixture(Sampler[list[Draw]]):
     def end(self) -> int:
         """Where an epoch ends."""
         return len(self) if self.limit is None else min(len(self), self.limit)
+
+    def place(self, batches: int, end: int) -> int:
+        """Where an epoch goes on of which so many batches were seen when it had `end`: after as
+        large a share of it, and whole steps."""
+        step = self.accumulated
+        return step * min(round(batches * self.end / (end * step)), (self.end - 1) // step)
 
     def __iter__(self) -> Iterator[list[Draw]]:
         """Without end: who asks early for what comes next does not wait where an epoch begins.

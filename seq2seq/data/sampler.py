@@ -38,10 +38,11 @@ class TokenBatchSampler:
 
     Everything drawn follows from (seed, epoch): the same plan on every rank and after a resume.
     Ranks take turns in the plan; batches are split in two until the ranks share evenly, in whole
-    steps of `accumulated` batches. The corpus is cut into blocks of slices from all over it, the
-    same in every epoch. How many batches a block gives depends on its lengths alone, so the place
-    of a batch is found without planning what comes before it, and memory does not grow with the
-    corpus.
+    steps of `accumulated` batches. That comes last, so that with other numbers of ranks, or of
+    batches in a step, nearly the same pairs come in the first half of an epoch. The corpus is cut
+    into blocks of slices from all over it, the same in every epoch. How many batches a block gives
+    depends on its lengths alone, so the place of a batch is found without planning what comes
+    before it, and memory does not grow with the corpus.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class TokenBatchSampler:
         batches = np.split(indices, np.cumsum(sizes)[:-1]) if sizes else []
         if self.shuffle:
             batches = [batches[i] for i in rng.permutation(len(batches))]
+        batches = _divide(batches, self._divisor)
         # Too few pairs to share: some are seen twice.
         return batches + [batches[i % len(batches)] for i in range(-len(batches) % self._divisor)]
 
@@ -146,7 +148,7 @@ class TokenBatchSampler:
                     filled = 0
                 taken = min(left, capacity - filled)
                 filled, left = filled + taken, left - taken
-        return _divide([*sizes, filled], self._divisor) if filled else []
+        return [*sizes, filled] if filled else []
 
     def _take_stock(self, block: int) -> int:
         """Count the pairs of a block, and its batches."""
@@ -161,10 +163,10 @@ class TokenBatchSampler:
         return number + -number % self._divisor
 
 
-def _divide(sizes: list[int], divisor: int) -> list[int]:
+def _divide(batches: list[Indices], divisor: int) -> list[Indices]:
     """Split the largest batches in two until their number is a multiple of `divisor`, or all
     are single pairs."""
-    while len(sizes) % divisor and (largest := max(sizes)) > 1:
-        number = sizes.index(largest)
-        sizes[number : number + 1] = [largest - largest // 2, largest // 2]
-    return sizes
+    while len(batches) % divisor and len(largest := max(batches, key=len)) > 1:
+        number = next(i for i, batch in enumerate(batches) if batch is largest)
+        batches[number : number + 1] = np.array_split(largest, 2)
+    return batches

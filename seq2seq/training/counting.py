@@ -1,21 +1,44 @@
 """Steps, where Lightning counts batches and epochs."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytorch_lightning as pl
 
 
-def end_of(trainer: pl.Trainer) -> int:
-    """The last step of a run, -1 where it has none, told to Lightning. Asked before a checkpoint is
-    read, too."""
+def end_of(trainer: pl.Trainer, checkpoint: Mapping[str, Any] | None = None) -> int:
+    """The last step of a run, -1 where it has none, told to Lightning. First asked with the
+    checkpoint that it goes on from, if there is one."""
     loop, most = trainer.fit_loop, trainer.max_steps
     if loop.max_epochs not in (None, -1, 0):
         # Counted as steps: of a run that stops in the last step of an epoch, and goes on, Lightning
         # counts that epoch once more. It would also open its loader to count, before it has read
         # where the run goes on.
-        loader = trainer.datamodule.train_dataloader()  # type: ignore[attr-defined]
-        steps = loop.max_epochs * loader.sampler.end // trainer.accumulate_grad_batches
+        loader, done = trainer.datamodule.train_dataloader(), 0  # type: ignore[attr-defined]
+        if checkpoint is not None:
+            (place,) = checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+            loader.load_state_dict(place)
+            done = checkpoint["global_step"]
+        batches = (loop.max_epochs - loader.epoch) * loader.sampler.end - loader.seen
+        steps = done + max(0, batches) // trainer.accumulate_grad_batches
         loop.epoch_loop.max_steps = steps if most == -1 else min(steps, most)
         loop.max_epochs = -1
     return trainer.max_steps
+
+
+def find_place(trainer: pl.Trainer) -> None:
+    """Tell Lightning where in an epoch a run goes on, which may have other batches now."""
+    fit, loader = trainer.fit_loop, trainer.train_dataloader
+    loop, progress = fit.epoch_loop, fit.epoch_loop.batch_progress
+    if progress.is_last_batch and loop.restarted_on_last:
+        # It would add a batch to an epoch at whose end no validation is due.
+        fit.epoch_progress.increment_processed()
+        fit.epoch_progress.increment_completed()
+        fit.reset_restart_stage()
+        loop.restarting = False
+    else:
+        place = loader.sampler.end if progress.is_last_batch else loader.seen  # type: ignore[union-attr]
+        progress.current.increment_by(place - progress.current.ready)
 
 
 def validate_after_whole_steps(trainer: pl.Trainer) -> None:

@@ -35,7 +35,7 @@ from seq2seq.training.compatibility import (
     identity,
     yardstick,
 )
-from seq2seq.training.counting import count_batch, end_of, validate_after_whole_steps
+from seq2seq.training.counting import count_batch, end_of, find_place, validate_after_whole_steps
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import hardware_line
 from seq2seq.training.learner import Learner
@@ -169,6 +169,7 @@ class TranslationModule(pl.LightningModule):
         line = hardware_line(self.trainer, self.recipe)
         rank_zero_info(f"training {line}{', steps recorded' if records else ''}")
         validate_after_whole_steps(self.trainer)
+        find_place(self.trainer)
         if self.device.type == "cuda":
             expect_new_shapes()
             with self.trainer.precision_plugin.forward_context():
@@ -290,7 +291,7 @@ class TranslationModule(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_checkpoint(self.saved_model(), checkpoint)
         if self.trainer.state.fn == "fit":
-            prefer_settings(self.recipe, checkpoint, end_of(self.trainer))
+            prefer_settings(self.recipe, checkpoint, end_of(self.trainer, checkpoint))
 
     # -- scores
 

@@ -325,8 +325,9 @@ def test_a_state_that_was_loaded_is_the_state_to_save(loaders: Loaders) -> None:
 
 def test_the_end_of_an_epoch_is_saved_as_the_beginning_of_the_next(loaders: Loaders) -> None:
     loader = loaders.new()
-    assert walked(loader, len(loader)) == {"epoch": 1, "batches": 0}
-    assert walked(loader, len(loader) + 1) == {"epoch": 2, "batches": 1}
+    end = len(loader)
+    assert walked(loader, end) == {"epoch": 1, "batches": 0, "end": end}
+    assert walked(loader, end + 1) == {"epoch": 2, "batches": 1, "end": end}
 
 
 def test_epochs_of_a_limited_number_of_batches_are_different_ones(loaders: Loaders) -> None:
@@ -338,7 +339,7 @@ def test_epochs_of_a_limited_number_of_batches_are_different_ones(loaders: Loade
     assert [contents(parts) for _ in range(2) for parts in islice(limited, 3)] == expected
     resumed = loaders.new()
     resumed.sampler.limit = 3
-    assert walked(resumed, 3) == {"epoch": 1, "batches": 0}
+    assert walked(resumed, 3) == {"epoch": 1, "batches": 0, "end": 3}
     assert [contents(parts) for parts in islice(resumed, 3)] == expected[3:]
 
 

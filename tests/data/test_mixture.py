@@ -131,6 +131,26 @@ def test_a_limit_ends_every_epoch_early() -> None:
     assert mixture.end == len(mixture)
 
 
+@pytest.mark.parametrize(
+    ("accumulated", "seen", "end", "place"),
+    [(1, 0, 30, 0), (1, 7, 30, 7), (2, 7, 30, 8), (1, 7, 15, 14), (3, 20, 60, 9), (3, 29, 30, 27)],
+)
+def test_where_an_epoch_has_other_batches_it_goes_on_after_the_same_share_in_whole_steps(
+    accumulated: int, seen: int, end: int, place: int
+) -> None:
+    mixture = mixture_of(120, accumulated=accumulated)
+    assert mixture.end == 30
+    assert mixture.place(seen, end) == place
+
+
+@pytest.mark.parametrize("limit", [1, 5, 6])
+def test_an_epoch_that_ends_within_a_step_goes_on_where_it_was(limit: int) -> None:
+    mixture = mixture_of(120, accumulated=3)
+    mixture.limit = limit
+    for seen in range(0, limit, 3):
+        assert mixture.place(seen, limit) == seen
+
+
 def test_a_weight_for_some_corpora_only_is_an_error() -> None:
     with pytest.raises(ConfigError, match="1 of 2 corpora have a weight"):
         mixture_of(8, 8, weights=(1.0, None))

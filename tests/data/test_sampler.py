@@ -213,6 +213,20 @@ def test_ranks_share_the_corpus_evenly_in_whole_steps_and_no_pair_comes_twice(
             assert sorted(indices) == list(range(len(lengths)))
 
 
+@pytest.mark.parametrize(("world", "accumulated"), [(2, 1), (3, 1), (1, 4), (2, 3)])
+def test_nearly_the_same_pairs_come_first_however_many_share_them(
+    world: int, accumulated: int
+) -> None:
+    for seed in range(10):
+        lengths = random_lengths(seed, pairs=400)
+        whole = plan_of(sampler_of(lengths))
+        ranks = all_ranks(lengths, world, accumulated=accumulated)
+        shared = [batch for batches in zip(*ranks, strict=True) for batch in batches]
+        half = [{i for batch in plan[: len(plan) // 2] for i in batch} for plan in (whole, shared)]
+        longest_batch = max(map(len, whole))
+        assert len(half[0] ^ half[1]) <= world * accumulated * longest_batch
+
+
 @pytest.mark.parametrize(("pairs", "world"), [(1, 2), (1, 8), (3, 8), (5, 8), (7, 3)])
 def test_where_single_pairs_cannot_be_shared_evenly_all_come_and_few_come_twice(
     pairs: int, world: int

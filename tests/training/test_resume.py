@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 import torch
 from small_runs import Run, ctrl_c_in_step, settings, validated_after
 
+from seq2seq.data.dataset import TrainingBatches
+from seq2seq.data.sampler import Draw
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import load_model
 from seq2seq.training.checkpoints import find_checkpoint, step_of
@@ -125,6 +129,51 @@ def test_validations_come_after_the_same_steps_where_a_run_goes_on_with_other_mi
         )
         assert run("fit", *chosen, *["--ckpt_path", "last"][: 2 * (steps == 14)]) == 0
     assert validated_after() == [8, 12, 14]
+
+
+@pytest.mark.parametrize("stop", [None, 4], ids=["at its end", "in its midst"])
+@pytest.mark.parametrize(
+    ("name", "first", "then"),
+    [
+        ("trainer.accumulate_grad_batches", 1, 1),
+        ("trainer.accumulate_grad_batches", 1, 3),
+        ("trainer.accumulate_grad_batches", 4, 1),
+        ("data.batch_tokens", 1000, 400),
+    ],
+)
+def test_an_epoch_goes_on_with_other_batches_after_what_was_seen_of_it(
+    corpus: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    first: int,
+    then: int,
+    stop: int | None,
+) -> None:
+    seen: dict[int, Counter[int]] = {0: Counter(), 1: Counter()}
+    make = TrainingBatches.__getitem__
+
+    def spied(self: TrainingBatches, draws: Sequence[Draw]) -> Any:
+        for draw in draws:
+            seen[draw.epoch].update(draw.indices)
+        return make(self, draws)
+
+    monkeypatch.setattr(TrainingBatches, "__getitem__", spied)
+
+    def fit(epochs: int, value: int, *more: str, steps: int | None = None) -> int:
+        chosen = settings(trainer__max_epochs=epochs, trainer__max_steps=steps or -1)
+        return run("fit", *chosen, f"--{name}", value, *more, "--trainer.val_check_interval", 99)
+
+    assert fit(1, first, steps=stop) == 0
+    assert 0 < len(seen[0]) <= 2000
+    assert fit(2, then, "--ckpt_path", "last") == 0
+    assert seen[1] == Counter(range(2000)), "each pair once, in the next epoch"
+    if stop is None:
+        assert seen[0] == seen[1]
+    elif name == "data.batch_tokens":  # the pairs of its rest are others, but as many
+        assert abs(seen[0].total() - 2000) < 200
+    else:
+        assert (seen[0] - seen[1]).total() + (seen[1] - seen[0]).total() < 400
 
 
 def test_epochs_end_a_run_with_their_last_step_and_the_same_weights_wherever_it_stopped(
