@@ -20,10 +20,10 @@ class Memory:
     def __init__(self, size: int) -> None:
         torch.manual_seed(1)
         self.table, self.bias = nn.Parameter(torch.randn(V, D)), nn.Parameter(torch.randn(D))
-        self.size, self.attempts = size, 0
+        self.size, self.tried = size, list[int]()
 
     def loss(self, part: Batch) -> Tensor:
-        self.attempts += 1
+        self.tried.append(len(part.src))
         self.fits = positions(part) <= self.size
         rows = (self.table[part.src] + self.bias).sum(dim=1)  # (B, D)
         return (rows**2).sum()
@@ -63,9 +63,12 @@ def test_what_was_there_before_stays() -> None:
     memory = Memory(10)
     memory.learn(Parts(), [batch(7)])
     assert memory.table.grad is not None
-    once = memory.table.grad.clone()
-    memory.learn(Parts(), [batch(7)])
+    once, unused = memory.table.grad.clone(), nn.Parameter(torch.zeros(D))
+    unused.grad = torch.ones(D)
+    parameters = [memory.table, memory.bias, unused]
+    Parts().learn([batch(7)], parameters, memory.loss, memory.backward)
     torch.testing.assert_close(memory.table.grad, 2 * once)
+    assert unused.grad.equal(torch.ones(D))
 
 
 def test_what_did_not_fit_once_is_not_tried_again() -> None:
@@ -73,9 +76,22 @@ def test_what_did_not_fit_once_is_not_tried_again() -> None:
     with pytest.warns(UserWarning, match=r"out of memory with 20 .* parts of 10"):
         memory.learn(parts, [batch(7)])
     assert parts.limit == 5 * 2
-    memory.attempts = 0
-    memory.learn(parts, [batch(7)])
-    assert memory.attempts == 4  # of 2, 2, 2 and 1 rows
+    memory.tried.clear()
+    memory.learn(parts, [batch(7), batch(3)])
+    assert memory.tried == [2, 2, 2, 1, 2, 1]
+
+
+def test_a_sentence_alone_is_tried_however_long_it_is() -> None:
+    memory, parts = Memory(5), Parts()
+    parts.limit = 4
+    memory.learn(parts, [batch(3)])
+    assert memory.tried == [1, 1, 1]
+
+
+def test_a_part_is_as_large_as_its_longer_side() -> None:
+    short, long = [[5]] * 3, [[5, 6, 7]] * 3
+    assert positions(make_batch(short, long, EOS_ID)) == 3 * 4
+    assert positions(make_batch(long, short, EOS_ID)) == 3 * 4
 
 
 def test_a_sentence_that_does_not_fit_alone_is_named() -> None:
