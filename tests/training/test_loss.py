@@ -132,9 +132,10 @@ def test_the_gradient_is_there_once() -> None:
         loss.backward()
 
 
+@pytest.mark.parametrize("fused", [None, sliced])
 @pytest.mark.parametrize("rows", [1, 100])
 def test_r_drop_equals_its_definition_in_value_and_gradient(
-    monkeypatch: pytest.MonkeyPatch, rows: int
+    monkeypatch: pytest.MonkeyPatch, rows: int, fused: Fused | None
 ) -> None:
     monkeypatch.setitem(SLICE, "cpu", 2 * rows * V)
     alpha, smoothing = 3.0, 0.1
@@ -148,7 +149,7 @@ def test_r_drop_equals_its_definition_in_value_and_gradient(
     paper = sum(entropies) + alpha * (both / 2).sum()  # eq. 4
     (expected,) = torch.autograd.grad(paper / 2, logits)
     copy = logits.detach().clone().requires_grad_()
-    loss = cross_entropy_sum(copy + 0, WANTED, smoothing, alpha)
+    loss = cross_entropy_sum(copy + 0, WANTED, smoothing, alpha, fused=fused)
     torch.testing.assert_close(loss, paper / 2)
     (gradient,) = torch.autograd.grad(loss, copy)
     torch.testing.assert_close(gradient, expected)

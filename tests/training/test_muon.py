@@ -23,10 +23,14 @@ def test_orthogonalising_keeps_the_directions_and_evens_out_their_lengths(
 ) -> None:
     u, _, vh = torch.linalg.svd(torch.randn(shape), full_matrices=False)
     lengths = torch.logspace(0, -2, u.size(-1))
-    found = u.mT @ orthogonalised(u * lengths @ vh) @ vh.mT
+    matrices = u * lengths @ vh
+    whole = orthogonalised(matrices)
+    found = u.mT @ whole @ vh.mT
     diagonal = found.diagonal(dim1=-2, dim2=-1)
     assert ((diagonal > 0.65) & (diagonal < 1.25)).all()
     torch.testing.assert_close(found, torch.diag_embed(diagonal), rtol=0, atol=1e-4)
+    torch.testing.assert_close(orthogonalised(1e-5 * matrices), whole, rtol=0, atol=1e-4)
+    assert not orthogonalised(0 * matrices).any()
 
 
 def networks(
@@ -38,6 +42,7 @@ def networks(
     recipe = Recipe(optimizer="muon", lr=0.01, weight_decay=0.1)
     optimizer = optimizer_of(recipe, ours, bf16=dtype == torch.bfloat16)
     assert isinstance(optimizer, Muon)
+    assert optimizer.dtype == dtype
     optimizer.found_inf = torch.zeros(())
     matrices = hidden_matrices(theirs)
     kept = {id(matrix) for matrix in matrices}
