@@ -36,13 +36,21 @@ def test_without_a_gradient_adamw_shrinks_the_weights_and_adam_leaves_them(
 
 @pytest.mark.parametrize("name", ["muon", "adamw", "adam"])
 def test_what_goes_on_with_another_recipe_has_its_settings(name: Any) -> None:
-    old, new = (Recipe(optimizer=name, **settings) for settings in RECIPES)
+    """In the middle of a straight line from the peak to zero."""
+    old, new = (Recipe(optimizer=name, schedule="linear", **settings) for settings in RECIPES)
     learner = network()
     state = optimizer_of(old, learner, bf16=False).state_dict()
-    scheduler = {"last_epoch": new.warmup_steps - 1, "base_lrs": [old.lr], "_last_lr": [old.lr]}
+    scheduler = {
+        "last_epoch": 3 * new.warmup_steps // 2 - 1,
+        "base_lrs": [old.lr],
+        "_last_lr": [old.lr],
+    }
     checkpoint = {"optimizer_states": [state], "lr_schedulers": [scheduler]}
     prefer_settings(new, checkpoint, end=2 * new.warmup_steps)
-    assert scheduler["base_lrs"] == scheduler["_last_lr"] == [new.lr]
+    assert scheduler["base_lrs"] == [new.lr]
+    assert scheduler["_last_lr"] == [new.lr / 2]
     expected = optimizer_of(new, learner, bf16=False).state_dict()["param_groups"]
     # A scheduler, which an optimizer alone has none of, reads what it began with.
-    assert state["param_groups"] == [{**group, "initial_lr": new.lr} for group in expected]
+    assert state["param_groups"] == [
+        {**group, "lr": new.lr / 2, "initial_lr": new.lr} for group in expected
+    ]
