@@ -11,10 +11,12 @@ from small_runs import Run, metrics, settings
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, make_batch
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.training import throughput
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.recipe import Recipe
 
 
 def whole(corpus: str, model: SavedModel) -> Batch:
@@ -103,6 +105,38 @@ def test_the_numbers_of_a_step_are_those_of_all_its_tokens(
         batch.src.numel() + batch.tgt_out.numel()
     )
     assert second["padding"] == pytest.approx(padding, rel=1e-5)
+
+
+def test_a_rate_is_that_of_all_processes_since_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, logged = 0.0, dict[str, float]()
+    monkeypatch.setattr(throughput, "time", SimpleNamespace(perf_counter=lambda: clock))
+    module = TranslationModule(ModelConfig(), Recipe(), SearchConfig())
+    trainer: Any = SimpleNamespace(world_size=3)
+    module.trainer = trainer
+    monkeypatch.setattr(module, "is_logged", lambda _: True)
+    monkeypatch.setattr(module, "log", logged.__setitem__)
+    monkeypatch.setattr(module, "log_dict", logged.update)
+    batch = make_batch([[5, 6]], [[5, 6, 7]], 2)
+    for seconds in (4, 2):
+        clock += seconds
+        module.throughput.count([batch])
+        module.on_train_batch_end(None, [], 0)
+        assert logged["tokens_per_second"] == 3 * 4 / seconds
+
+
+def test_numbers_are_logged_after_whole_steps() -> None:
+    module = TranslationModule(ModelConfig(), Recipe(), SearchConfig())
+    trainer: Any = SimpleNamespace(
+        log_every_n_steps=2, accumulate_grad_batches=3, should_stop=False, global_step=0
+    )
+    module.trainer, logged = trainer, []
+    for batch_index in range(15):
+        trainer.global_step = (batch_index + 1) // 3
+        if module.is_logged(batch_index):
+            logged.append(trainer.global_step)
+    assert logged == [2, 4]
 
 
 def test_the_last_row_of_a_run_is_of_its_last_step(corpus: Path, run: Run) -> None:

@@ -491,12 +491,18 @@ def test_a_reference_may_be_longer_than_the_positions_that_are_learned(
     assert run("test", "--config", "run/config.yaml") == 0
 
 
-def test_the_rate_counts_no_time_in_which_a_checkpoint_is_written(
+def test_the_rate_counts_no_time_in_which_a_run_begins_or_a_checkpoint_is_written(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step takes a second here, a checkpoint an hour, and everything else no time."""
+    """A step takes a second here, the beginning and a checkpoint an hour, all else no time."""
     clock = 0.0
-    step, save = TranslationModule.training_step, AtomicCheckpointIO.save_checkpoint
+    setup, step = TranslationModule.setup, TranslationModule.training_step
+    save = AtomicCheckpointIO.save_checkpoint
+
+    def slow_setup(self: TranslationModule, stage: str) -> None:
+        nonlocal clock
+        clock += 3600
+        setup(self, stage)
 
     def slow_step(self: TranslationModule, *arguments: Any) -> Any:
         nonlocal clock
@@ -508,6 +514,7 @@ def test_the_rate_counts_no_time_in_which_a_checkpoint_is_written(
         clock += 3600
         save(self, *arguments, **named)
 
+    monkeypatch.setattr(TranslationModule, "setup", slow_setup)
     monkeypatch.setattr(TranslationModule, "training_step", slow_step)
     monkeypatch.setattr(AtomicCheckpointIO, "save_checkpoint", slow_save)
     monkeypatch.setattr(throughput, "time", SimpleNamespace(perf_counter=lambda: clock))
