@@ -26,6 +26,7 @@ NAMES = [
     "best-step=20-bleu=9.50.ckpt",
     "best-step=90-bleu=31.00.ckpt",
     "best-step=80-bleu=31.00.ckpt",
+    "best-step=10-bleu=9.25.ckpt",
 ]
 
 
@@ -66,7 +67,7 @@ def write_checkpoint(path: Path, model: SavedModel) -> dict[str, Tensor]:
 def weights(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, dict[str, Tensor]]:
-    """A run folder, run/, with a model and six checkpoints: their weights by file name."""
+    """A run folder, run/, with a model and seven checkpoints: their weights by file name."""
     monkeypatch.chdir(tmp_path)
     model = new_model(getattr(request, "param", "all"))
     save_model(model, Path("run/model"))
@@ -148,7 +149,7 @@ def test_an_output_that_would_replace_something_is_told_before_checkpoints_are_r
 def test_the_best_checkpoint_is_the_one_with_the_highest_bleu_and_of_equal_ones_the_oldest(
     weights: dict[str, dict[str, Tensor]],
 ) -> None:
-    order = [NAMES[3], NAMES[4], NAMES[5]]
+    order = [NAMES[6], NAMES[3], NAMES[4], NAMES[5]]
     assert [path.name for path in best_checkpoints(Path("run"))] == order
     assert find_checkpoint("best", Path("run")) == f"run/checkpoints/{NAMES[5]}"
 
@@ -259,8 +260,8 @@ def test_an_older_checkpoint_which_does_not_tell_its_subwords_fits(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "--best", "4"], "--best 4: run/checkpoints holds 3 such checkpoints"),
-        (["run", "--best", "4"], "training.keep_best"),
+        (["run", "--best", "5"], "--best 5: run/checkpoints holds 4 such checkpoints"),
+        (["run", "--best", "5"], "training.keep_best"),
         (["run", "--last", "5"], "--last 5: run/checkpoints holds 3 such checkpoints"),
         (["run", "--last", "0"], "--last=0"),
         (["nowhere"], "nowhere does not exist"),

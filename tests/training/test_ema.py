@@ -1,13 +1,19 @@
 """The moving average against its closed form."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from small_runs import Run, settings
 from torch import Tensor, nn
 
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.nn.transformer import Transformer
 from seq2seq.training.ema import ExponentialMovingAverage
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.recipe import Recipe
 
 
 def closed_form(start: Tensor, weights: list[Tensor], decay: float) -> Tensor:
@@ -51,6 +57,17 @@ def test_an_average_that_a_checkpoint_held_goes_on_as_one_that_never_stopped() -
             parts.update(network)
     assert parts.steps == whole.steps
     torch.testing.assert_close(parts.weights, whole.weights, rtol=0, atol=0)
+
+
+def test_a_batch_that_ends_no_step_is_not_taken_in_where_a_run_goes_on() -> None:
+    module = TranslationModule(ModelConfig(), Recipe(), SearchConfig())
+    module.network = Transformer(ModelConfig(src_vocab_size=9, tgt_vocab_size=9, d_model=8))
+    ema, trainer = ExponentialMovingAverage(0.5), cast(Any, SimpleNamespace(global_step=8))
+    ema.on_train_start(trainer, module)
+    for step, taken in ((8, 0), (9, 1), (9, 1), (10, 2)):
+        trainer.global_step = step
+        ema.on_train_batch_end(trainer, module, None, [], 0)
+        assert ema.steps == taken
 
 
 def test_it_takes_in_every_optimizer_step_once_and_no_batch_between(
