@@ -58,7 +58,7 @@ class Unlike:
         for row, each in enumerate(said):
             for column, tokens in enumerate(each):
                 table[row, column, : len(tokens)] = torch.tensor(tokens)
-        self.said = table.to(device)  # (B, C, T), padding where C translations say nothing
+        self.said = table.to(device)  # (B, C, T), padding, which none says, beyond their ends
 
     def __call__(self, log_probs: Tensor, prefixes: Tensor, sentences: Tensor) -> Tensor:
         length = prefixes.shape[2]
@@ -67,7 +67,6 @@ class Unlike:
         tokens = self.said[sentences, :, length]  # (B, C)
         costs = log_probs.new_zeros(len(tokens), log_probs.shape[2])  # (B, V)
         costs.scatter_add_(1, tokens, torch.full_like(tokens, self.strength, dtype=costs.dtype))
-        costs[:, PAD_ID] = 0.0
         return log_probs - costs[:, None]
 
 
