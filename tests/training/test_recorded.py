@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,20 @@ def test_what_would_run_or_look_beside_the_kernels_is_not_recorded(
     monkeypatch.setattr(InPlace, "made", 0)
     assert run("fit", *settings(trainer__precision="bf16-mixed", **changes)) == 0
     assert InPlace.made == 0
+
+
+def test_what_more_tokens_would_teach_and_what_a_loss_scale_would_is_not_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    network = small()
+    biased = Transformer(replace(network.config, output_bias=True))
+    plain = Learner(network, Recipe(), 1, Tensor.backward)
+    assert plain.can_record
+    assert not Learner(network, Recipe(r_drop=1.0), 1, Tensor.backward).can_record
+    assert not Learner(biased, Recipe(), 1, Tensor.backward).can_record
+    with torch.autocast("cpu", torch.float16):
+        assert not plain.can_record
 
 
 def test_what_there_is_no_memory_for_is_not_recorded() -> None:
