@@ -58,10 +58,9 @@ class Learner:
         )
 
     def record(self) -> None:
-        """From now on, record what is learned, where every micro-batch has fitted into memory."""
-        if self.parts.limit is None:
-            self.recorded = Recorded(self._work, CudaGraphs(self.network).record)
-            self._gradients = [torch.zeros_like(p) for p in self.parameters]
+        """From now on, record what is learned, as long as every micro-batch fits into memory."""
+        self.recorded = Recorded(self._work, CudaGraphs(self.network).record)
+        self._gradients = [torch.zeros_like(p) for p in self.parameters]
 
     def begin(self) -> None:
         """Forget all gradients."""
@@ -75,16 +74,20 @@ class Learner:
 
     def learn(self, parts: list[Batch]) -> Tensor:
         """-> the loss of a micro-batch, which may come in parts, detached."""
-        if self.recorded is None or self.parts.limit is not None:
-            return self._anew(parts)
+        if self.parts.limit is not None:
+            self.recorded = None
+            self._gradients.clear()
+        if self.recorded is None:
+            return self.anew(parts)
         losses = []
         for part in parts:
             part = shaped(part, self.network.config.max_length or MAX_LENGTH)
             loss = self.recorded.learn(part)
-            losses.append(self._anew([part]) if loss is None else loss)
+            losses.append(self.anew([part]) if loss is None else loss)
         return torch.stack(losses).sum()
 
-    def _anew(self, parts: list[Batch]) -> Tensor:
+    def anew(self, parts: list[Batch]) -> Tensor:
+        """The same without recordings."""
         return self.parts.learn(parts, self.parameters, self.loss, self.backward)
 
     def _work(self, batch: Batch) -> Tensor:

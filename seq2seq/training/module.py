@@ -170,12 +170,12 @@ class TranslationModule(pl.LightningModule):
         rank_zero_info(f"training {line}{', steps recorded' if records else ''}")
         validate_after_whole_steps(self.trainer)
         find_place(self.trainer)
+        if records:
+            self.learner.record()
         if self.device.type == "cuda":
             expect_new_shapes()
             with self.trainer.precision_plugin.forward_context():
                 try_longest(self.learner, self.data, self.trainer.optimizers[0])
-        if records:
-            self.learner.record()
         self._begin_step()
         self.throughput.restart()
 

@@ -4,6 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -13,13 +15,16 @@ from small_runs import Run, metrics, settings
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.data.batch import Batch, make_batch
+from seq2seq.data.batch import Batch, make_batch, uniform
 from seq2seq.nn import attention
 from seq2seq.nn.masks import Spans, masked_softmax
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training import learner, loss
+from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.learner import Learner
 from seq2seq.training.loss import cross_entropy_sum, token_logits
+from seq2seq.training.optimizer import optimizer_of
+from seq2seq.training.pilot import try_longest
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.recorded import LEAST_STEP, CudaGraphs, Recorded, Replay, shaped, stepped
 
@@ -233,11 +238,43 @@ def test_where_memory_is_short_none_is_taken_for_recordings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
+    monkeypatch.setattr(InPlace, "made", 0)
     taught = Learner(small(), Recipe(), 1, Tensor.backward)
-    taught.parts.limit = 100
     taught.record()
     taught.begin()
-    assert all(parameter.grad is None for parameter in taught.parameters)
+    assert all(parameter.grad is not None for parameter in taught.parameters)
+    taught.parts.limit = 100
+    for _ in range(3):
+        taught.learn([some(random.Random(1), 3, 5)])
+        taught.begin()
+        assert all(parameter.grad is None for parameter in taught.parameters)
+    assert InPlace.made == 0
+
+
+@interpreted
+def test_the_pilot_needs_the_memory_of_a_recorded_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradients, and the tokens that bring a batch to one of few shapes."""
+    monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "CudaGraphs", InPlace)
+    taught = Learner(small(), Recipe(), 1, Tensor.backward)
+    whole, tried = Learner.loss, list[Batch]()
+
+    def seen(self: Learner, batch: Batch) -> Tensor:
+        tried.append(batch)
+        return whole(self, batch)
+
+    monkeypatch.setattr(Learner, "loss", seen)
+    data = cast("CorpusDataModule", SimpleNamespace(largest_part=(5, 11)))
+    taught.record()
+    try_longest(taught, data, optimizer_of(Recipe(), taught.network, bf16=False))
+    (batch,) = tried
+    longest = uniform(5, 11, 11)
+    assert torch.equal(batch.src, shaped(longest, 256).src)
+    assert batch.tokens == shaped(longest, 256).tokens > longest.tokens
+    assert len(taught._gradients) == len(taught.parameters)
+    for parameter, gradient in zip(taught.parameters, taught._gradients, strict=True):
+        assert parameter.grad is gradient
+        assert not gradient.any()
 
 
 @interpreted
