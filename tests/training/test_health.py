@@ -18,10 +18,11 @@ import torch
 from small_runs import Run, metrics, settings
 
 from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.errors import TrainingError
 from seq2seq.model_folder import load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.checkpoints import step_of
-from seq2seq.training.health import Health
+from seq2seq.training.health import IN_A_ROW, Health
 from seq2seq.training.optimizer import optimizer_of
 from seq2seq.training.recipe import Recipe
 from seq2seq.translator import Translator
@@ -161,6 +162,20 @@ def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) 
     assert int(step) < 3 * 120
     assert float(worst) == pytest.approx(20 * float(usual), rel=0.1)
     assert len(told) > 1, "again where it is ten times worse"
+
+
+def test_only_steps_skipped_in_a_row_end_a_run(tmp_path: Path) -> None:
+    health, network = Health(), torch.nn.Linear(2, 3)
+    module: Any = SimpleNamespace(grad_norms=[], recipe=Recipe(), network=network)
+    trainer: Any = SimpleNamespace(
+        gradient_clip_val=1.0, precision_plugin=None, global_step=0, default_root_dir=tmp_path
+    )
+    for norms in [[1.0, math.inf]] * 2 * IN_A_ROW + [[math.nan] * (IN_A_ROW - 2)]:
+        module.grad_norms += map(torch.tensor, norms)
+        health._look_at_gradients(trainer, module)
+    module.grad_norms += [torch.tensor(math.nan)]
+    with pytest.raises(TrainingError, match=f"the last {IN_A_ROW} steps were skipped"):
+        health._look_at_gradients(trainer, module)
 
 
 def test_broken_weights_are_in_no_checkpoint_of_a_run_without_validation(
