@@ -9,6 +9,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -151,17 +152,36 @@ def test_what_breaks_before_the_first_validation_leaves_no_model(
 
 
 def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) -> None:
+    """The largest of a look, against the median of earlier looks, also of earlier sessions."""
     health, module = Health(), SimpleNamespace(grad_norms=[], recipe=Recipe())
     trainer: Any = SimpleNamespace(gradient_clip_val=1.0, precision_plugin=None, global_step=0)
-    for look in range(200):  # tenfold in 40 looks
-        module.grad_norms += [torch.tensor(10 ** (look / 40))] * 3
+    norms = [10 ** (look / 40) for look in range(200)]  # tenfold in 40 looks
+    for norm in norms:
+        module.grad_norms += map(torch.tensor, (norm, norm / 2, 3 * norm))
         health._look_at_gradients(trainer, module)  # type: ignore[arg-type]
         trainer.global_step += 3
+        state, health = json.dumps(health.state_dict()), Health()
+        health.load_state_dict(json.loads(state))
     told = re.findall(r"step (\d+): the gradient norm went up to (\S+), .* is (\S+);", log.text)
-    (step, worst, usual), *_ = told
-    assert int(step) < 3 * 120
-    assert float(worst) == pytest.approx(20 * float(usual), rel=0.1)
-    assert len(told) > 1, "again where it is ten times worse"
+    first = next(n for n in range(3, 200) if 3 * norms[n] > 20 * median(norms[:n]))
+    assert [float(number) for number in told[0]] == pytest.approx(
+        [3 * first, 3 * norms[first], median(norms[:first])], rel=0.01
+    )
+    assert len(told) == 2, "again where it is ten times worse"
+
+
+@pytest.mark.parametrize("scaler", [None, "of fp16"])
+def test_what_a_loss_scale_skips_is_no_symptom(
+    log: pytest.LogCaptureFixture, scaler: str | None
+) -> None:
+    health, network = Health(), torch.nn.Linear(2, 3)
+    module: Any = SimpleNamespace(
+        grad_norms=[torch.tensor(math.inf)], recipe=Recipe(), network=network
+    )
+    precision = SimpleNamespace(scaler=scaler)
+    trainer: Any = SimpleNamespace(precision_plugin=precision, global_step=1)
+    health._look_at_gradients(trainer, module)
+    assert ("1 step was skipped" in log.text) == (scaler is None)
 
 
 def test_only_steps_skipped_in_a_row_end_a_run(tmp_path: Path) -> None:
@@ -235,20 +255,59 @@ def test_a_warm_up_longer_than_the_run_is_told_in_each_session(
     assert "training.warmup_steps=400 is more than the 50 steps" in log.text
 
 
+@pytest.mark.parametrize(("warmup", "sure"), [(1, 4), (4, 6)])
 def test_a_decoder_that_ignores_its_source_and_repeats_itself_is_told_once_it_is_not_early(
-    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture, warmup: int, sure: int
 ) -> None:
-    changes = {"model__output_bias": "true", "training__warmup_steps": 3, "training__lr": 1e-9}
+    """At the second validation, or the first one after the warm-up."""
+    bias: dict[str, object] = {"model__output_bias": "true", "training__lr": 1e-9}
+    changes = {**bias, "training__warmup_steps": warmup}
     steps = {"trainer__val_check_interval": 2, "trainer__max_steps": 6}
     assert run("fit", *with_faults(planted("Parrot"), **changes, **steps)) == 0
     for seen in ("the decoder hardly uses its source", "repeat themselves without end"):
         told = [line.split(": ")[0] for line in log.text.splitlines() if seen in line]
         assert [line[line.index("at step") :] for line in told] == [
             "at step 2, so early perhaps nothing",
-            "at step 4",
+            f"at step {sure}",
         ]
     gains = [float(row["val_source_gain"]) for row in metrics(corpus / "run") if row["val_bleu"]]
     assert gains == pytest.approx([0, 0, 0], abs=1e-3)
+
+
+@pytest.mark.parametrize(("last", "told"), [(5.2, False), (4.5, True)])
+def test_the_gain_is_of_a_token_of_the_batches_whose_sentences_have_neighbours(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture, last: float, told: bool
+) -> None:
+    """And of one validation; it is told where it is less than 0.05."""
+    monkeypatch.setattr("seq2seq.training.health.TranslationModule", SimpleNamespace)
+    logged, health, network = dict[str, float](), Health(), torch.nn.Linear(2, 3)
+    pairs = [SimpleNamespace(tgt="a b c")] * 6
+    module: Any = SimpleNamespace(
+        data=SimpleNamespace(texts={"validation": pairs}),
+        recipe=Recipe(),
+        log=logged.__setitem__,
+        grad_norms=[],
+        network=network,
+    )
+    trainer: Any = SimpleNamespace(sanity_checking=False, global_step=10**6)
+    health.validations = 2
+
+    def validate(indices: list[int], loss: float, other: float, tokens: int) -> None:
+        batch: Any = SimpleNamespace(indices=indices, pairs=[pairs[i] for i in indices])
+        losses = {"loss": torch.tensor(loss), "other_loss": torch.tensor(other)}
+        outputs = {**losses, "tokens": tokens, "translations": ["a b c"] * len(indices)}
+        health.on_validation_batch_end(trainer, module, outputs, batch, 0)
+
+    validate([1, 2], 1.0, 30.0, 4)
+    health.on_validation_start(trainer, module)
+    validate([4, 1], 3.0, 4.0, 7)
+    validate([3], 9.0, 2.0, 4)
+    validate([2, 0, 5], 5.0, last, 11)
+    health.on_validation_epoch_end(trainer, module)
+    true, other, tokens = 3.0 + 5.0, 4.0 + last, 7 + 11
+    assert logged == pytest.approx({"val_source_gain": (other - true) / tokens})
+    perplexities = [f"{math.exp(loss / tokens):.4g} with" for loss in (true, other)]
+    assert [each in log.text for each in perplexities] == [told] * 2
 
 
 def test_a_sound_run_gets_no_warning_and_shows_the_same_samples_after_each_validation(
