@@ -189,7 +189,9 @@ def test_a_checkpoint_of_an_older_version_leaves_the_time_unknown(corpus: Path, 
     del content["callbacks"]["Record"]
     torch.save(content, path)
     assert main(["average", "run", "--last", "1", "--output", "old"]) == 0
-    assert "training" not in load_provenance("old")
+    average = load_provenance("old")
+    assert "training" not in average
+    assert average["weights"]["kind"] == "mean of 1 checkpoint"
     assert run("fit", *settings(), "--ckpt_path", "last") == 0
     training = load_provenance("run")["training"]
     assert training["steps"] == 8
@@ -351,13 +353,17 @@ def test_a_model_that_began_as_another_names_it_with_all_that_is_known_of_it(
 def test_an_average_has_the_facts_of_its_run_but_no_score_and_names_its_checkpoints(
     corpus: Path, run: Run, clock: SimpleNamespace
 ) -> None:
-    assert run("fit", *settings(trainer__max_steps=12)) == 0
+    assert run("fit", *settings(trainer__max_steps=16)) == 0
     assert run("test", "--config", "run/config.yaml") == 0
-    chosen = [f"run/checkpoints/step={step}.ckpt" for step in (4, 8)]
+    chosen = [f"run/checkpoints/step={step}.ckpt" for step in (4, 12, 8)]
     assert main(["average", "run", "--checkpoints", *chosen, "--output", "mean"]) == 0
     whole, mean = load_provenance("run"), load_provenance("mean")
-    assert mean["weights"] == {"kind": "mean of 2 checkpoints", "steps": [4, 8], "files": chosen}
-    assert mean["training"] == {**whole["training"], "steps": 8, "seconds": 8 * 7}
+    assert mean["weights"] == {
+        "kind": "mean of 3 checkpoints",
+        "steps": [4, 12, 8],
+        "files": chosen,
+    }
+    assert mean["training"] == {**whole["training"], "steps": 12, "seconds": 12 * 7}
     assert [corpus["role"] for corpus in mean["data"]] == ["train", "validation"]
     assert not any("scores" in corpus for corpus in mean["data"])
     assert mean["config"] == whole["config"]
