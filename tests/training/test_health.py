@@ -133,6 +133,11 @@ def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
     [
         (planted("BrokenWeights", step=4), {}, 4),
         (planted("WildGradients", since=0), {"trainer__val_check_interval": 30}, 20),
+        (
+            planted("WildGradients", since=0),
+            {"trainer__val_check_interval": 30, "trainer__log_every_n_steps": 50},
+            30,
+        ),
     ],
 )
 def test_what_breaks_before_the_first_validation_leaves_no_model(
