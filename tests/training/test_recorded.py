@@ -13,6 +13,7 @@ from kernel_tests import interpreted
 from pytorch_lightning.plugins.precision import HalfPrecision, MixedPrecision
 from small_runs import Run, metrics, settings
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seq2seq.config import ModelConfig
 from seq2seq.data.batch import Batch, make_batch, uniform
@@ -331,20 +332,23 @@ def test_parts_of_one_recording_add_up_from_nothing_in_each_step(
     torch.testing.assert_close(learned, gradients(network))
 
 
-def test_a_recording_is_of_batches_with_as_many_tokens_on_each_side() -> None:
+def test_a_recording_is_of_batches_with_as_many_tokens_and_columns_on_each_side() -> None:
     recorded = Recorded(lambda batch: torch.zeros(()), lambda work: work)
     batch = shaped(some(random.Random(1), 3, 5), 100)
     assert [recorded.learn(batch) is None for _ in range(2)] == [True, False]
     more = LEAST_STEP
     assert recorded.learn(batch._replace(src_tokens=batch.src_tokens + more)) is None
     assert recorded.learn(batch._replace(tokens=batch.tokens + more)) is None
+    longer = {name: F.pad(getattr(batch, name), (0, 8)) for name in ("tgt_in", "tgt_out")}
+    assert recorded.learn(batch._replace(**longer)) is None
 
 
 def test_batches_come_in_few_shapes() -> None:
     rng = random.Random(2)
     batches = [some(rng, rng.randrange(1, 40), 9) for _ in range(200)]
+    batches.append(make_batch([[4] * 300, [5]], [[6], [7, 8]], 2))
     found = [shaped(batch, 100) for batch in batches]
-    assert len({(*b.src.shape, b.tgt_in.shape[1], b.src_tokens, b.tokens) for b in found}) < 16
+    assert len(set(map(shape_of, found))) < 17
     for one, other in zip(batches, found, strict=True):
         for before, after in zip(one[:5], other[:5], strict=True):
             rows = slice(len(before)), *(slice(width) for width in before.shape[1:])
@@ -352,6 +356,11 @@ def test_batches_come_in_few_shapes() -> None:
             assert after.sum() == before.sum()
         assert 0 <= other.tokens - one.tokens < LEAST_STEP
         assert 0 <= other.src_tokens - one.src_tokens < LEAST_STEP
+        assert shape_of(shaped(other, 100)) == shape_of(other)
+
+
+def shape_of(batch: Batch) -> tuple[int, ...]:
+    return *batch.src.shape, batch.tgt_in.shape[1], batch.src_tokens, batch.tokens
 
 
 def test_rows_do_not_become_longer_than_positions_reach() -> None:
