@@ -356,7 +356,10 @@ def test_an_average_has_the_facts_of_its_run_but_no_score_and_names_its_checkpoi
     assert run("fit", *settings(trainer__max_steps=16)) == 0
     assert run("test", "--config", "run/config.yaml") == 0
     chosen = [f"run/checkpoints/step={step}.ckpt" for step in (4, 12, 8)]
-    assert main(["average", "run", "--checkpoints", *chosen, "--output", "mean"]) == 0
+    path = Path("run/model/provenance.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "software": {"torch": "1.0"}}))
+    command = ["average", "run", "--checkpoints", *chosen, "--output", "mean"]
+    assert main(command) == 0
     whole, mean = load_provenance("run"), load_provenance("mean")
     assert mean["weights"] == {
         "kind": "mean of 3 checkpoints",
@@ -367,6 +370,8 @@ def test_an_average_has_the_facts_of_its_run_but_no_score_and_names_its_checkpoi
     assert [corpus["role"] for corpus in mean["data"]] == ["train", "validation"]
     assert not any("scores" in corpus for corpus in mean["data"])
     assert mean["config"] == whole["config"]
+    assert mean["software"] == {"torch": "1.0"}, "that made the checkpoints"
+    assert mean["commands"] == [*whole["commands"], " ".join(["seq2seq", *command])]
     # Of a checkpoint from elsewhere neither data nor settings are known.
     shutil.copy(chosen[0], "other.ckpt")
     assert main(["average", "run", "--checkpoints", "other.ckpt", chosen[1]]) == 0
