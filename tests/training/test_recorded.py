@@ -343,6 +343,28 @@ def test_a_recording_is_of_batches_with_as_many_tokens_and_columns_on_each_side(
     assert recorded.learn(batch._replace(**longer)) is None
 
 
+def test_what_was_forgotten_is_not_recorded_again() -> None:
+    recorded = Recorded(lambda batch: torch.zeros(()), lambda work: work)
+    batch = shaped(some(random.Random(1), 3, 5), 100)
+    assert [recorded.learn(batch) is None for _ in range(2)] == [True, False]
+    assert recorded.forget()
+    assert recorded.learn(batch) is None
+    assert not recorded.forget()
+
+
+def test_a_recording_leaves_the_batch_as_it_is_of_which_it_was_made() -> None:
+    seen = list[Tensor]()
+    recorded = Recorded(
+        lambda batch: seen.append(batch.src.clone()) or torch.zeros(()), lambda work: work
+    )
+    one, other = (shaped(some(random.Random(n), 8, 7), 100) for n in (1, 2))
+    before = one.src.clone()
+    for batch in (one, one, other):
+        recorded.learn(batch)
+    assert torch.equal(torch.stack(seen), torch.stack([before, other.src]))
+    assert torch.equal(one.src, before)
+
+
 def test_batches_come_in_few_shapes() -> None:
     rng = random.Random(2)
     batches = [some(rng, rng.randrange(1, 40), 9) for _ in range(200)]
