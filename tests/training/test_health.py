@@ -159,7 +159,7 @@ def test_what_breaks_before_the_first_validation_leaves_no_model(
 def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) -> None:
     """The largest of a look, against the median of earlier looks, also of earlier sessions."""
     health, module = Health(), SimpleNamespace(grad_norms=[], recipe=Recipe())
-    trainer: Any = SimpleNamespace(gradient_clip_val=1.0, precision_plugin=None, global_step=0)
+    trainer: Any = SimpleNamespace(gradient_clip_val=1.5, precision_plugin=None, global_step=0)
     norms = [10 ** (look / 40) for look in range(200)]  # tenfold in 40 looks
     for norm in norms:
         module.grad_norms += map(torch.tensor, (norm, norm / 2, 3 * norm))
@@ -172,6 +172,7 @@ def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) 
     assert [float(number) for number in told[0]] == pytest.approx(
         [3 * first, 3 * norms[first], median(norms[:first])], rel=0.01
     )
+    assert "; trainer.gradient_clip_val=1.5 cuts it off" in log.text
     assert len(told) == 2, "again where it is ten times worse"
 
 
@@ -313,6 +314,24 @@ def test_the_gain_is_of_a_token_of_the_batches_whose_sentences_have_neighbours(
     assert logged == pytest.approx({"val_source_gain": (other - true) / tokens})
     perplexities = [f"{math.exp(loss / tokens):.4g} with" for loss in (true, other)]
     assert [each in log.text for each in perplexities] == [told] * 2
+
+
+def test_translations_are_compared_with_their_own_references(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    """Of some of the batches; references of others repeat themselves, too."""
+    monkeypatch.setattr("seq2seq.training.health.TranslationModule", SimpleNamespace)
+    endless = [f"{letter} " * 50 for letter in "abcd"]
+    pairs = [SimpleNamespace(tgt=text) for text in ("a b c", endless[1], "d e f", endless[3])]
+    module: Any = SimpleNamespace(
+        data=SimpleNamespace(texts={"validation": pairs}), recipe=Recipe()
+    )
+    trainer: Any = SimpleNamespace(sanity_checking=False, global_step=10**6)
+    for indices, told in (([3, 1], False), ([2, 0], True)):
+        health = Health()
+        health._translations = {index: endless[index] for index in indices}
+        health.on_validation_epoch_end(trainer, module)
+        assert ("repeat themselves without end" in log.text) == told
 
 
 def test_a_sound_run_gets_no_warning_and_shows_the_same_samples_after_each_validation(
