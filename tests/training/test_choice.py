@@ -159,7 +159,8 @@ def test_the_best_of_the_candidates_is_kept_whichever_it_is(corpus: Path, run: R
         assert main(["average", "run", "--checkpoints", str(third), "--output", "other"]) == 0
         shutil.rmtree("run/model")
         shutil.move("other", "run/model")
-        Path("run/candidates.jsonl").unlink()
+        worse = {"model": "of an earlier session", "steps": [], "val_bleu": 50.0, "kept": True}
+        Path("run/candidates.jsonl").write_text(json.dumps(worse))
 
         # Nothing is left to train, only to choose.
         assert run("fit", *settings(**STILL), "--ckpt_path", "last") == 0
