@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from small_runs import Run, metrics, settings, validated_after
 
 from seq2seq.training.checkpoints import step_of
+from seq2seq.training.counting import end_of
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,28 @@ def test_the_last_step_is_validated_and_kept_whatever_was_to_be_reached(
     assert run("fit", *settings(trainer__max_steps=6, **bounds)) == 0
     assert max(step_of(path) for path in Path("run/checkpoints").glob("step=*.ckpt")) == 6
     assert validated_after() == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "most", "end"), [(1, -1, 3), (2, -1, 3), (4, -1, 3 + 20), (4, 11, 11)]
+)
+def test_epochs_end_with_their_steps_and_fewer_than_there_were_where_the_run_is(
+    epochs: int, most: int, end: int
+) -> None:
+    """After two epochs of other batches, at step 3; now, 20 batches of an epoch are 10 steps."""
+    sampler = SimpleNamespace(end=20)
+    loader = SimpleNamespace(epoch=2, seen=0, sampler=sampler, load_state_dict=lambda _: None)
+    loop = SimpleNamespace(max_epochs=epochs, epoch_loop=SimpleNamespace(max_steps=most))
+    trainer: Any = SimpleNamespace(
+        fit_loop=loop,
+        max_steps=most,
+        accumulate_grad_batches=2,
+        datamodule=SimpleNamespace(train_dataloader=lambda: loader),
+    )
+    state = {"fit_loop": {"state_dict": {"combined_loader": [{}]}}}
+    end_of(trainer, {"loops": state, "global_step": 3})
+    assert loop.epoch_loop.max_steps == end
+    assert loop.max_epochs == -1
 
 
 def test_no_epoch_is_no_step(corpus: Path, run: Run) -> None:
