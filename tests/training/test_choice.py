@@ -17,8 +17,10 @@ from torch import Tensor
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.model_folder import load_model, save_model
+from seq2seq.model_folder import CONFIG, load_model, save_model
 from seq2seq.training.callbacks import BestModelFolder
+from seq2seq.training.checkpoints import FOLDER
+from seq2seq.training.choice import ModelChoice
 from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator
 
@@ -188,6 +190,28 @@ def test_a_run_that_goes_on_after_its_end_has_the_model_that_it_kept_until_there
     rows = [row for row in table(corpus / "run") if row["steps"] == kept["steps"]]
     assert rows == ([kept] if stays else [])
     assert all(each.equal(good[name]) == stays for name, each in weights_of("run").items())
+
+
+@pytest.mark.parametrize(("kept", "saved"), [(None, True), (0.5, True), (2.0, False)])
+def test_a_run_that_goes_on_writes_each_model_that_is_better_than_the_one_that_it_kept(
+    tmp_path: Path, kept: float | None, saved: bool
+) -> None:
+    stored, none = Watched(tmp_path / "model"), cast(Any, None)
+    table = tmp_path / "candidates.jsonl"
+    if kept is not None:
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / CONFIG).touch()
+        table.write_text(json.dumps({"model": "a", "steps": [], "val_bleu": kept, "kept": True}))
+    trainer: Any = SimpleNamespace(
+        ckpt_path=tmp_path / FOLDER / "step=4.ckpt",
+        strategy=SimpleNamespace(broadcast=lambda known: known),
+        sanity_checking=False,
+        global_step=5,
+        callback_metrics={"val_bleu": torch.tensor(1.0)},
+    )
+    ModelChoice(table, stored, none, none, None).on_load_checkpoint(trainer, none, {})
+    stored.on_validation_end(trainer, none)
+    assert stored.saved == [(5, 1.0)] * saved
 
 
 def test_a_model_that_was_taken_away_is_chosen_anew(corpus: Path, run: Run) -> None:
