@@ -201,7 +201,11 @@ def test_a_run_that_goes_on_writes_each_model_that_is_better_than_the_one_that_i
     if kept is not None:
         (tmp_path / "model").mkdir()
         (tmp_path / "model" / CONFIG).touch()
-        table.write_text(json.dumps({"model": "a", "steps": [], "val_bleu": kept, "kept": True}))
+        rows = [(9.0, False), (kept, True)]
+        named = [
+            {"model": "a", "steps": [], "val_bleu": bleu, "kept": is_it} for bleu, is_it in rows
+        ]
+        table.write_text("\n".join(map(json.dumps, named)))
     trainer: Any = SimpleNamespace(
         ckpt_path=tmp_path / FOLDER / "step=4.ckpt",
         strategy=SimpleNamespace(broadcast=lambda known: known),
