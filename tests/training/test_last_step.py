@@ -102,7 +102,7 @@ def test_epochs_end_with_their_steps_and_fewer_than_there_were_where_the_run_is(
         accumulate_grad_batches=2,
         datamodule=SimpleNamespace(train_dataloader=lambda: loader),
     )
-    state = {"fit_loop": {"state_dict": {"combined_loader": [{}]}}}
+    state: Any = {"fit_loop": {"state_dict": {"combined_loader": [{}]}}}
     end_of(trainer, {"loops": state, "global_step": 3})
     assert loop.epoch_loop.max_steps == end
     assert loop.max_epochs == -1

@@ -339,8 +339,10 @@ def test_a_recording_is_of_batches_with_as_many_tokens_and_columns_on_each_side(
     more = LEAST_STEP
     assert recorded.learn(batch._replace(src_tokens=batch.src_tokens + more)) is None
     assert recorded.learn(batch._replace(tokens=batch.tokens + more)) is None
-    longer = {name: F.pad(getattr(batch, name), (0, 8)) for name in ("tgt_in", "tgt_out")}
-    assert recorded.learn(batch._replace(**longer)) is None
+    longer = batch._replace(
+        tgt_in=F.pad(batch.tgt_in, (0, 8)), tgt_out=F.pad(batch.tgt_out, (0, 8))
+    )
+    assert recorded.learn(longer) is None
 
 
 def test_what_was_forgotten_is_not_recorded_again() -> None:
@@ -353,10 +355,12 @@ def test_what_was_forgotten_is_not_recorded_again() -> None:
 
 
 def test_a_recording_leaves_the_batch_as_it_is_of_which_it_was_made() -> None:
+    def work(batch: Batch) -> Tensor:
+        seen.append(batch.src.clone())
+        return torch.zeros(())
+
     seen = list[Tensor]()
-    recorded = Recorded(
-        lambda batch: seen.append(batch.src.clone()) or torch.zeros(()), lambda work: work
-    )
+    recorded = Recorded(work, lambda replay: replay)
     one, other = (shaped(some(random.Random(n), 8, 7), 100) for n in (1, 2))
     before = one.src.clone()
     for batch in (one, one, other):
