@@ -15,8 +15,9 @@ from small_runs import settings
 
 @pytest.mark.slow
 def test_ctrl_c_lets_a_training_write_its_checkpoint_and_the_command_goes_on_from_it(
-    corpus: Path,
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two would wait for cores that others use
     tree: dict[str, object] = {}
     given = settings(trainer__max_steps=400, trainer__val_check_interval=200)
     for name, value in zip(given[::2], given[1::2], strict=True):
