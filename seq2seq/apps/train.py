@@ -44,13 +44,7 @@ from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, read_description
-from seq2seq.training.callbacks import (
-    Alone,
-    BestModelFolder,
-    Branch,
-    LastValidation,
-    Patience,
-)
+from seq2seq.training.callbacks import Alone, BestModelFolder, Branch, LastValidation, Patience
 from seq2seq.training.checkpoints import (
     BEST,
     FOLDER,

@@ -374,7 +374,7 @@ def test_batches_come_in_few_shapes() -> None:
     batches = [some(rng, rng.randrange(1, 40), 9) for _ in range(200)]
     batches.append(make_batch([[4] * 300, [5]], [[6], [7, 8]], 2))
     found = [shaped(batch, 100) for batch in batches]
-    assert len(set(map(shape_of, found))) < 17
+    assert len(set(map(shape_of, found[:200]))) < 16
     for one, other in zip(batches, found, strict=True):
         for before, after in zip(one[:5], other[:5], strict=True):
             rows = slice(len(before)), *(slice(width) for width in before.shape[1:])

@@ -54,6 +54,7 @@ def test_gradients_explode_against_the_median_and_not_where_all_norms_are_small(
     assert exploding_gradients(17.9, usual, RECIPE, 1.0) is None
     assert exploding_gradients(10.1, [0.0] * 3, RECIPE, 1.0) is not None
     assert exploding_gradients(9.9, [0.0] * 3, RECIPE, 1.0) is None
+    assert exploding_gradients(9.0, [0.001] * 3, RECIPE, 1.0) is None
     assert exploding_gradients(1e9, usual[:2], RECIPE, 1.0) is None, "nothing is usual yet"
     worse = exploding_gradients(1900.0, usual, RECIPE, 1.0)
     assert told is not None
