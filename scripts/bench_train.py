@@ -154,7 +154,7 @@ def trainer_for(args: argparse.Namespace, steps: int, *callbacks: Callback) -> p
     return pl.Trainer(
         accelerator=args.device,
         devices=1,
-        precision=args.precision or precision_for(args.device, args.d_model),  # type: ignore[arg-type]
+        precision=args.precision,
         max_steps=steps,
         gradient_clip_val=1.0,
         logger=False,
@@ -341,6 +341,7 @@ def main() -> None:
     for path in (args.src, args.tgt):
         if not Path(path).is_file():
             raise SystemExit(f"error: {path} does not exist; see seq2seq fetch, or name your own.")
+    args.precision = args.precision or precision_for(args.device, args.d_model)
     found = measured(args)
     if args.json:
         print(json.dumps(found))

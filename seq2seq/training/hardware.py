@@ -1,5 +1,6 @@
 """What is chosen for the hardware, where the settings leave it open."""
 
+import math
 import platform
 import time
 from collections.abc import Sequence
@@ -34,23 +35,26 @@ def precision_for(accelerator: Any, d_model: int, earlier: Sequence[Hardware] = 
     elif d_model < NARROW:
         fast = False
     else:
-        fast = 1.2 * product_time(torch.bfloat16) < product_time(torch.float32)
+        times = product_times()
+        fast = 1.2 * times[torch.bfloat16] < times[torch.float32]
     return "bf16-mixed" if fast else "32-true"
 
 
-def product_time(dtype: torch.dtype) -> float:
-    """Seconds for a product of two 512 x 512 matrices on the CPU, the shortest of those that a
-    twentieth of a second has room for, two at least. On one thread: several would wait for each
-    other where the machine is busy."""
-    matrix, threads = torch.ones(512, 512, dtype=dtype), torch.get_num_threads()
-    times = list[float]()
+def product_times() -> dict[torch.dtype, float]:
+    """Seconds for a product of two 512 x 512 matrices on the CPU in bf16 and in fp32, the shortest
+    of 20. They take turns: what slows the machine for a while, or is loaded first, slows both. On
+    one thread: several would wait for each other where the machine is busy."""
+    threads = torch.get_num_threads()
+    matrices = [torch.ones(512, 512, dtype=dtype) for dtype in (torch.bfloat16, torch.float32)]
+    times = {matrix.dtype: math.inf for matrix in matrices}
     torch.set_num_threads(1)
-    while len(times) < 2 or sum(times) < 0.05:
-        begin = time.perf_counter()
-        matrix @ matrix
-        times.append(time.perf_counter() - begin)
+    for _ in range(20):
+        for matrix in matrices:
+            begin = time.perf_counter()
+            matrix @ matrix
+            times[matrix.dtype] = min(times[matrix.dtype], time.perf_counter() - begin)
     torch.set_num_threads(threads)
-    return min(times)
+    return times
 
 
 def hardware_line(trainer: pl.Trainer, recipe: Recipe) -> str:

@@ -1,5 +1,6 @@
 """What is chosen for the hardware."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from seq2seq.provenance import Hardware
 from seq2seq.training import hardware
-from seq2seq.training.hardware import precision_for, product_time
+from seq2seq.training.hardware import precision_for, product_times
 
 
 @pytest.fixture
@@ -32,14 +33,15 @@ def test_a_cpu_trains_in_the_type_whose_products_are_faster_if_the_network_is_wi
     monkeypatch: pytest.MonkeyPatch, bf16: float, fp32: float, d_model: int, chosen: str
 ) -> None:
     times = {torch.bfloat16: bf16, torch.float32: fp32}
-    monkeypatch.setattr(hardware, "product_time", times.__getitem__)
+    monkeypatch.setattr(hardware, "product_times", lambda: times)
     assert precision_for("cpu", d_model) == chosen
 
 
 def test_a_run_keeps_its_precision_on_the_same_cpu_however_busy_that_is_when_it_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hardware, "product_time", {torch.bfloat16: 2.0, torch.float32: 1.0}.get)
+    times = {torch.bfloat16: 2.0, torch.float32: 1.0}
+    monkeypatch.setattr(hardware, "product_times", lambda: times)
     other, same = (
         Hardware(device=device, processes=1, precision="bf16-mixed", attention="folded")
         for device in ("another", hardware.cpu_name())
@@ -48,6 +50,28 @@ def test_a_run_keeps_its_precision_on_the_same_cpu_however_busy_that_is_when_it_
     assert precision_for("cpu", 128, [other]) == "32-true"
 
 
-def test_a_product_is_timed_and_the_threads_are_as_before(threads: int) -> None:
-    assert 0 < product_time(torch.float32) < 10
+def test_products_are_timed_and_the_threads_are_as_before(threads: int) -> None:
+    times = product_times()
+    assert set(times) == {torch.bfloat16, torch.float32}
+    assert all(0 < each < 10 for each in times.values())
     assert torch.get_num_threads() == threads
+
+
+def test_a_slow_spell_at_the_start_does_not_decide_the_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+
+    class Matrix:
+        """Its products are slow for a tenth of a second; then fp32 takes three times as long."""
+
+        def __init__(self, *shape: int, dtype: torch.dtype) -> None:
+            self.dtype = dtype
+
+        def __matmul__(self, other: "Matrix") -> None:
+            nonlocal now
+            now += 0.02 if now < 0.1 else 0.001 if self.dtype is torch.bfloat16 else 0.003
+
+    monkeypatch.setattr(torch, "ones", Matrix)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    assert precision_for("cpu", 128) == "bf16-mixed"
