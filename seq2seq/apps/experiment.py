@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a YAML file as for seq2seq fit, with test sets; the first is the baseline",
     )
     parser.add_argument(
-        "--seeds", metavar="N,N,...", type=seeds, default=[1, 2, 3], help="default: 1,2,3"
+        "--seeds", metavar="N", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3"
     )
     parser.add_argument(
         "--output",
@@ -68,19 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def seeds(text: str) -> list[int]:
-    try:
-        found = [int(each) for each in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or min(found) < 0 or len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of different seeds like 1,2,3")
-    return found
-
-
 def run(args: argparse.Namespace) -> int:
     """Do what is not done yet, report on what is; 1 if something failed."""
     at_least("--resamples", args.resamples, 1)
+    at_least("--seeds", min(args.seeds), 0)
+    if len(set(args.seeds)) < len(args.seeds):
+        raise ConfigError(f"--seeds {' '.join(map(str, args.seeds))} names one twice.")
     check_seed()
     trials = plan(args.configs, args.seeds, args.output, args.resamples)
     failed, status = dict[Trial, str](), 0

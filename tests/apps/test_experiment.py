@@ -80,7 +80,7 @@ def report() -> dict[str, object]:
 
 
 def test_each_configuration_is_trained_and_tested_with_each_seed(commands: FakeCommands) -> None:
-    assert call("--seeds", "2,3") == 0
+    assert call("--seeds", "2", "3") == 0
     assert commands.seen == [
         f"{verb} {config} {seed}"
         for seed in (2, 3)
@@ -94,7 +94,7 @@ def test_each_configuration_is_trained_and_tested_with_each_seed(commands: FakeC
 def test_the_report_has_mean_deviation_seeds_and_test(
     commands: FakeCommands, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--seeds", "1,2,4") == 0
+    assert call("--seeds", "1", "2", "4") == 0
     found = report()["test_sets"]
     assert isinstance(found, dict)
     base, good = found["set"]["scores"][:2]
@@ -123,7 +123,7 @@ def test_what_is_complete_is_not_done_again_and_seeds_may_be_added(commands: Fak
     before = len(commands.seen)
     assert call("--seeds", "1") == 0
     assert len(commands.seen) == before
-    assert call("--seeds", "1,2") == 0
+    assert call("--seeds", "1", "2") == 0
     assert commands.seen[before:] == ["fit base 2", "test base 2", "fit good 2", "test good 2"]
 
 
@@ -131,7 +131,7 @@ def test_a_failure_leaves_the_others_alone_and_is_tried_again(
     commands: FakeCommands, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands.statuses = {"fit base 1": -9, "test good 2": 2}
-    assert call("--seeds", "1,2") == 1
+    assert call("--seeds", "1", "2") == 1
     failures = [
         "base, seed 1: fit failed with status -9",
         "good, seed 2: test failed with status 2",
@@ -146,7 +146,7 @@ def test_a_failure_leaves_the_others_alone_and_is_tried_again(
     assert scores[0]["deviation"] is None
     commands.seen.clear()
     commands.statuses.clear()
-    assert call("--seeds", "1,2") == 0
+    assert call("--seeds", "1", "2") == 0
     assert commands.seen == ["fit base 1 again", "test base 1", "test good 2"]
 
 
@@ -155,14 +155,14 @@ def test_a_stop_stops_everything_and_the_same_command_goes_on(
     commands: FakeCommands, capsys: pytest.CaptureFixture[str], status: int
 ) -> None:
     commands.statuses = {"fit good 1": status}
-    assert call("--seeds", "1,2") == (status if status > 0 else 128 - status)
+    assert call("--seeds", "1", "2") == (status if status > 0 else 128 - status)
     assert commands.seen == ["fit base 1", "test base 1", "fit good 1"]
     assert "the same command goes on" in capsys.readouterr().err
     assert report()["missing"] == [
         f"{each}: not done" for each in ("good, seed 1", "base, seed 2", "good, seed 2")
     ]
     commands.statuses.clear()
-    assert call("--seeds", "1,2") == 0
+    assert call("--seeds", "1", "2") == 0
     assert commands.seen[3:5] == ["fit good 1 again", "test good 1"]
 
 
@@ -171,7 +171,7 @@ def test_a_changed_configuration_is_refused(
 ) -> None:
     assert call("--seeds", "1") == 0
     Path("good.yaml").write_text("# better\n")
-    assert call("--seeds", "1,2") == 2
+    assert call("--seeds", "1", "2") == 2
     assert "runs of good.yaml as it was in runs/experiment/good/config.yaml" in (
         capsys.readouterr().err
     )
@@ -257,7 +257,7 @@ def test_more_resamples_than_memory_has_room_for_are_refused_before_anything_run
         assert call("--seeds", "1") == 0
         commands.seen.clear()
     most = MOST_LINES // len(REFERENCES)
-    assert call("--seeds", "1,2", "--resamples", str(most + 1)) == 2
+    assert call("--seeds", "1", "2", "--resamples", str(most + 1)) == 2
     assert f"use at most {most}." in capsys.readouterr().err
     assert commands.seen == []
 
@@ -381,8 +381,9 @@ def test_test_sets_of_one_name_must_be_the_same(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["base.yaml", "--seeds", "1,one"], "'1,one' is no list of different seeds"),
-        (["base.yaml", "--seeds", "1,1"], "'1,1' is no list of different seeds"),
+        (["base.yaml", "--seeds", "1", "one"], "invalid int value: 'one'"),
+        (["base.yaml", "--seeds", "2", "-1"], "--seeds=-1 is out of range"),
+        (["base.yaml", "--seeds", "1", "1"], "--seeds 1 1 names one twice"),
         (["none.yaml"], "CONFIG none.yaml does not exist"),
         (["."], "CONFIG . is no file"),
         (["base.yaml", "x/base.yaml"], "CONFIG base.yaml x/base.yaml: two have the same name"),

@@ -27,7 +27,7 @@ def test_ctrl_c_lets_a_training_write_its_checkpoint_and_the_command_goes_on_fro
             node = node.setdefault(each, {})  # type: ignore[assignment]
         node[last] = yaml.safe_load(str(value))
     (corpus / "base.yaml").write_text(yaml.safe_dump(tree))
-    command = [sys.executable, "-m", "seq2seq", "experiment", "base.yaml", "--seeds", "1,2"]
+    command = [sys.executable, "-m", "seq2seq", "experiment", "base.yaml", "--seeds", "1", "2"]
     first = subprocess.Popen(command, start_new_session=True)
     run = corpus / "runs/experiment/base/seed-1"
     deadline = time.monotonic() + 300
