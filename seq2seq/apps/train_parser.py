@@ -4,12 +4,14 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import Namespace
 from pytorch_lightning.cli import LightningArgumentParser
 
+from seq2seq.apps.train_settings import GROUPS, no_group
 from seq2seq.errors import ConfigError
 
 LONGEST_ERROR = 600
@@ -27,6 +29,12 @@ NO_CORPUS = re.compile(
     re.DOTALL,
 )
 """How the parser tells of a value that none of these can have."""
+NO_GROUP = re.compile(r"""Parser key "([\w.]+)":\s+Unable to load config '(.*?)'""", re.DOTALL)
+"""How it tells of a value that is no settings, nor a file of them."""
+UNKNOWN = re.compile(
+    r"(?:unrecognized arguments: (--)|Subcommand '\w+' does not accept option ')([\w.-]+)"
+)
+"""How it tells of a setting that there is not, on the command line and in a file."""
 
 
 class OneLineParser(LightningArgumentParser):
@@ -47,11 +55,17 @@ class OneLineParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # inside, of one of the types that a setting may have
             super().error(message, ex)
+        if isinstance(verb := getattr(ex, "subcommand_parser", None), OneLineParser):
+            verb.error(message)
         if corpus := NO_CORPUS.match(message):
             message = _no_corpus(*corpus.groups())
-        unknown = re.match(r"unrecognized arguments: (--[\w.-]+)", message)
-        if unknown and (meant := self._settings_called(unknown[1])):
-            message = f"{unknown[1]} is no setting; did you mean {' or '.join(meant)}?"
+        group = NO_GROUP.match(message)
+        if group and group[1] in GROUPS and not Path(group[2]).is_file():
+            message = no_group(*group.groups())
+        if (unknown := UNKNOWN.match(message)) and (meant := self._settings_called(unknown[2])):
+            dashes, name = unknown[1] or "", unknown[2]
+            suggested = " or ".join(f"{dashes}{each}" for each in meant)
+            message = f"{dashes}{name} is no setting; did you mean {suggested}?"
         if self._reading is not None:
             message = f"{self._reading}: {message}"
         message = message.replace(' in "<unicode string>",', " in")
@@ -60,17 +74,17 @@ class OneLineParser(LightningArgumentParser):
             words = f"{words[: LONGEST_ERROR // 2]} ... {words[-LONGEST_ERROR // 2 :]}"
         self.exit(2, f"error: {words} (see: {command} --help)\n")
 
-    def _settings_called(self, flag: str) -> list[str]:
+    def _settings_called(self, name: str) -> list[str]:
         """The settings of this name in any group, with _ for each hyphen; where there are none,
-        those outside of groups that begin with it."""
-        name = flag.removeprefix("--").replace("-", "_")
-        fields = re.findall(r"--[\w.]+(?= FILE)", " ".join(CORPORA.values()))
+        those outside of groups that begin with it, or the one that is written most like it."""
+        name = name.replace("-", "_")
+        fields = re.findall(r"--([\w.]+)(?= FILE)", " ".join(CORPORA.values()))
         options = self._option_string_actions.items()  # some follow one of another name
-        known = [*fields, *(each for each, action in options if each in action.option_strings)]
-        called = [each for each in known if each == f"--{name}" or each.endswith(f".{name}")]
-        return called or [
-            each for each in known if each.startswith(f"--{name}") and "." not in each
-        ]
+        own = [each.removeprefix("--") for each, action in options if each in action.option_strings]
+        known = [*fields, *own]
+        called = [each for each in known if each == name or each.endswith(f".{name}")]
+        begun = [each for each in known if each.startswith(name) and "." not in each]
+        return called or begun or get_close_matches(name, known, n=1, cutoff=0.8)
 
 
 def _no_corpus(name: str, kind: str, value: str) -> str:

@@ -23,6 +23,8 @@ GROUPS = {
     "model": "model.d_model: 256",
     "training": "training.lr: 0.001",
     "search": "search.beam: 5",
+    "data": "data.batch_tokens: 4096",
+    "trainer": "trainer.max_steps: 12000",
     "training.dropout": "training.dropout.residual: 0.3",
     "data.subwords": "data.subwords.src_vocab_size: 8000",
     "data.subword_sampling": "data.subword_sampling.src: 0.2",
@@ -55,11 +57,14 @@ def check_seed(seed: int) -> None:
 
 def check_groups(settings: Namespace) -> None:
     """Raise ConfigError for a value where settings are expected."""
-    for group, example in GROUPS.items():
+    for group in GROUPS:
         if not isinstance(settings[group], Namespace):
-            raise ConfigError(
-                f"{group}={settings[group]} is no group of settings; expected e.g. {example}."
-            )
+            raise ConfigError(no_group(group, settings[group]))
+
+
+def no_group(group: str, value: object) -> str:
+    """What the user is told of a value in the place of settings."""
+    return f"{group}={value} is no group of settings; expected e.g. {GROUPS[group]}."
 
 
 def check_corpora(data: Namespace) -> None:

@@ -171,12 +171,17 @@ def test_a_group_of_settings_that_is_one_value_is_named(
         ("--model.d-model=32", r"--model.d-model is no setting; did you mean --model.d_model\? "),
         ("--seed 3", r"--seed is no setting; did you mean --seed_everything\? "),
         ("--ckpt last", r"--ckpt is no setting; did you mean --ckpt_path\? "),
+        ("--training.warmup 3", "--training.warmup is no setting; did you mean .*warmup_steps"),
+        ("--training.dropout 0.1", "training.dropout=0.1 is no group of settings; expected e.g. "),
+        ("--model none.yaml", "model=none.yaml is no group of settings; expected e.g. "),
+        ("--model wrong.yaml", "model.d_modle is no setting; did you mean model.d_model"),
         ("--colour red", r"unrecognized arguments: --colour red \("),
     ],
 )
 def test_what_a_newcomer_types_is_answered_with_what_is_meant(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], arguments: str, said: str
 ) -> None:
+    Path("wrong.yaml").write_text("d_modle: 32")
     with pytest.raises(SystemExit, match="2"):
         run("fit", *arguments.split())
     (line,) = capsys.readouterr().err.splitlines()
