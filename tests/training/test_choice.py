@@ -18,6 +18,7 @@ from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.model_folder import CONFIG, load_model, save_model
+from seq2seq.sentence import Sentence
 from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.checkpoints import FOLDER
 from seq2seq.training.choice import ModelChoice
@@ -295,6 +296,25 @@ def test_candidates_are_scored_as_in_a_validation_of_some_batches_and_low_precis
     assert scores == [scores[0]] * 4
     assert scores[0] > 0
     assert measured("run") != pytest.approx(scores[0], rel=1e-3)
+
+
+def test_candidates_are_translated_as_in_a_validation(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its precision, and by the lines that samples are drawn for."""
+    seen, translate = [], Translator.translate
+
+    def noted(self: Translator, sentences: list[Sentence]) -> list[str]:
+        seen.append((torch.is_autocast_enabled("cpu"), [each.number for each in sentences]))
+        return translate(self, sentences)
+
+    monkeypatch.setattr(Translator, "translate", noted)
+    part = {"data__batch_tokens": 64, "trainer__limit_val_batches": 2}
+    assert run("fit", *settings(**STILL, **part, trainer__precision="bf16-mixed")) == 0
+    *validations, a, b, c, d, e, f = seen  # of three candidates
+    assert [a, b] == [c, d] == [e, f] == validations[:2]
+    assert a[0]
+    assert {*a[1], *b[1]} < set(range(40))
 
 
 def test_same_models_are_scored_once_damaged_ones_never_and_an_average_may_begin_later(
