@@ -89,17 +89,18 @@ def not_held(terms: Iterable[str], text: str) -> list[str]:
 def shared(
     terms: Iterable[str], origins: Iterable[int | None], pieces: Sequence[Piece]
 ) -> list[list[str]]:
-    """For each piece of a source text its terms: those whose origin, see `Sentence`, is there; of
-    those without, what stands in it, as often as it does; what stands in none goes to the first."""
+    """For each piece of a cleaned source text its terms: those whose origin, see `Sentence`, is
+    there; of those without, what stands in it, as often as it does; what stands in none goes to the
+    first."""
     starts, shares = [piece.start for piece in pieces], [list[str]() for _ in pieces]
     left = Counter[str]()
-    for term, origin in zip(terms, chain(origins, repeat(None)), strict=False):
+    for term, origin in zip(map(clean, terms), chain(origins, repeat(None)), strict=False):
         if origin is None:
             left[term] += 1
         else:
             shares[max(bisect(starts, origin) - 1, 0)].append(term)
     for share, piece in zip(shares, pieces, strict=True):
-        here = {term: min(left[term], occurrences(term, clean(piece.text))) for term in left}
+        here = {term: min(left[term], occurrences(term, piece.text)) for term in left}
         share += [term for term, times in here.items() for _ in range(times)]
         left -= Counter(here)
     shares[0] += left.elements()

@@ -145,9 +145,9 @@ def test_what_the_model_cannot_write_is_left_out_and_told_later() -> None:
 
 def test_the_terms_of_a_text_in_pieces_go_where_they_stand_and_the_others_first() -> None:
     pieces = [Piece(0, "See a.b and a.b,"), Piece(17, "not c or a.b or c.")]
-    terms = ["a.b", "a.b", "c", "Haus", "c"]
+    terms = ["a.b", "a.b\t", "c", "Haus", "a.b"]
     shares = [sorted(share) for share in shared(terms, [], pieces)]
-    assert shares == [["Haus", "a.b", "a.b"], ["c", "c"]]
+    assert shares == [["Haus", "a.b", "a.b"], ["a.b", "c"]]
     assert shared([], [], pieces) == [[], []]
 
 
@@ -160,3 +160,4 @@ def test_a_term_with_an_origin_goes_to_the_piece_in_which_that_lies() -> None:
     assert shared(terms, origins[:2], pieces) == [["a.b", "a.b", "Haus"], ["Auto"], ["c"]]
     ends = [text.index("a car"), len(text) - 1, 0]
     assert shared(["x", "y", "z"], ends, pieces) == [["z"], ["x"], ["y"]]
+    assert shared(["x"], [0], pieces[1:]) == [["x"], []]
