@@ -62,8 +62,7 @@ class Way(NamedTuple):
     left: int
     """Tokens from here to the term's end, this one counted."""
     node: int
-    """Where the token leads to, with `cut`."""
-    cut: bytes
+    """Where the token leads to."""
 
 
 BEGINNING = Place(0, "", b"")
@@ -80,10 +79,8 @@ def how_often(terms: Iterable[str]) -> dict[str, int]:
 
 
 def not_held(terms: Iterable[str], text: str) -> list[str]:
-    """The terms that do not stand in the text as often as `how_often` says."""
-    return [
-        term for term, times in how_often(terms).items() if occurrences(term, clean(text)) != times
-    ]
+    """The terms that do not stand in the cleaned text as often as `how_often` says."""
+    return [term for term, times in how_often(terms).items() if occurrences(term, text) != times]
 
 
 def shared(
@@ -139,10 +136,10 @@ class Terms:
             before = (node, cut)
             written += self._spellings[token]
             whole, cut = whole_characters(written)
-            space, node = " " * whole.startswith(" "), 0
-            for character in space + marked(whole[len(space) :]).removesuffix(MARK):
+            node = 0
+            for character in marked(whole).removesuffix(MARK):
                 node = self._matcher.step(node, character)
-            way = Way(term, token, len(tokens) - done, node, cut)
+            way = Way(term, token, len(tokens) - done, node)
             self._ways.setdefault(before, []).append(way)
 
     def read(self, state: State, token: int) -> State:
@@ -161,20 +158,14 @@ class Terms:
         for character in whole:
             if in_words(character) != in_words(last):
                 node = self._matcher.step(node, MARK)
-                ended += self._terms_at(node)
+                ended += self._matcher.ends(node)
             node, last = self._matcher.step(node, character), character
-            ended += self._terms_at(node)
+            ended += self._matcher.ends(node)
         return Place(node, last, cut), ended
 
-    def _terms_at(self, node: int) -> list[int]:
-        """The terms that end here, those with a space before them not counted again."""
-        return [index for index in self._matcher.ends(node) if index < len(self.asked)]
-
     def _counts_at_end(self, state: State) -> tuple[int, ...]:
-        """How often each term stands there if the text ends here."""
-        if not in_words(state.place.last):
-            return state.counts
-        return counted(state.counts, self._terms_at(self._matcher.step(state.place.node, MARK)))
+        """How often each term stands there if it ends here; a mark after no word ends none."""
+        return counted(state.counts, self._matcher.ends(self._matcher.step(state.place.node, MARK)))
 
     def standing(self, state: State) -> Standing:
         if state not in self._standings:
@@ -222,7 +213,7 @@ class Terms:
     def _leads(self, place: Place, way: Way) -> bool:
         """The step brings the text here to where it leads: not if a word goes on."""
         there, _ = self._followed(place, way.token)
-        return there.cut == way.cut and way.node in self._matcher.beginnings(there.node)
+        return way.node in self._matcher.beginnings(there.node)
 
     def _glues(self, place: Place, token: int) -> bool:
         """The token would glue a word to a comma."""
@@ -231,7 +222,7 @@ class Terms:
 
 
 def counted(counts: tuple[int, ...], ended: Sequence[int]) -> tuple[int, ...]:
-    """The counts with one more for each of those."""
+    """The counts with one more for each of those; a pattern with a space before it is no term."""
     if not ended:
         return counts
     return tuple(count + ended.count(term) for term, count in enumerate(counts))
