@@ -196,9 +196,9 @@ class SentenceSearch:
         """As many are finished as the plain beam is wide, and one of them has lost no more than
         anything that goes on."""
         if len(self._finished) < self.config.beam:
-            return not going
-        least = min((each.lost for each in going), default=math.inf)
-        return min(each.lost for each in self._finished) <= least
+            return False
+        least = min(each.lost for each in self._finished)
+        return all(least <= each.lost for each in going)
 
     def found(self) -> list[Hypothesis]:
         """The n best, best first; without a complete one, the best of those that miss least."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, SearchConfig
 from seq2seq.decoding.beam import beam_search
-from seq2seq.decoding.constrained import ConstrainedSearch
+from seq2seq.decoding.constrained import ConstrainedSearch, by_likelihood
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.rules import ForcedPrefix
 from seq2seq.decoding.search import Hypothesis, Rule, length_penalty
@@ -141,6 +141,7 @@ def test_whatever_the_width_every_term_is_there_exactly_as_often_as_asked(beam: 
     for terms, hypotheses in zip(texts, found, strict=True):
         assert hypotheses
         assert all(holds(each.tokens, terms, Letters()) for each in hypotheses)
+        assert len({tuple(each.tokens) for each in hypotheses}) == len(hypotheses)
 
 
 def test_a_wide_beam_is_seldom_far_from_the_best_and_a_narrow_one_never_above_it() -> None:
@@ -183,8 +184,9 @@ def test_a_batch_of_sentences_is_each_sentence_alone() -> None:
         assert constrained([model], [terms], config, limits=[limit]) == [found]
 
 
+@pytest.mark.parametrize(("texts", "beam"), [(["<>", "-"], 6), ([], 2)])
 def test_the_device_is_waited_for_as_often_for_many_sentences_as_for_one(
-    monkeypatch: pytest.MonkeyPatch,
+    texts: list[str], beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits, counts, read = 0, [], Tensor.tolist
 
@@ -196,7 +198,7 @@ def test_the_device_is_waited_for_as_often_for_many_sentences_as_for_one(
     monkeypatch.setattr(Tensor, "tolist", counted)
     for copies in (1, 9):
         waits = 0
-        constrained([random_model(0)] * copies, [["<>", "-"]] * copies, config_of(6))
+        constrained([random_model(0)] * copies, [texts] * copies, config_of(beam))
         counts.append(waits)
     assert counts[0] == counts[1] > 0
 
@@ -220,8 +222,10 @@ def test_what_misses_a_term_that_does_not_fit_ends_where_the_model_ends_it() -> 
 
 
 def test_a_rule_is_kept_even_where_it_breaks_a_constraint() -> None:
-    rules = [ForcedPrefix([Request([4], prefix=[4, 5, 4])], torch.device("cpu"))]
-    (found,) = constrained([random_model(0)], [["<", "-"]], config_of(3), rules=rules)
+    """In its own sentence, though the one before it has ended."""
+    rules = [ForcedPrefix([Request([4], prefix=p) for p in ([], [4, 5, 4])], torch.device("cpu"))]
+    models, terms = [random_model(0)] * 2, [["<", "-"]] * 2
+    _, found = constrained(models, terms, config_of(3), rules=rules, limits=[1, LIMIT])
     assert found[0].tokens[:3] == [4, 5, 4]
     assert 6 in found[0].tokens
 
@@ -232,7 +236,9 @@ def test_a_model_that_has_diverged_finds_nothing() -> None:
             return super().step(tokens) * torch.nan
 
     search = ConstrainedSearch([Terms(["<"], Letters())])
-    assert search(Diverged([random_model(0)]), torch.tensor([9]), BOS_ID, config_of(3)) == [[]]
+    for limit in (1, 9):
+        diverged, limits = Diverged([random_model(0)]), torch.tensor([limit])
+        assert search(diverged, limits, BOS_ID, config_of(3)) == [[]]
 
 
 def test_a_term_is_put_where_the_model_gives_up_least() -> None:
@@ -260,6 +266,17 @@ def narrowest(model: Model, texts: list[str], limit: int) -> str:
     assert found[0].tokens == best.tokens
     assert found[0].score == pytest.approx(best.score)
     return text_of(best.tokens, Letters())
+
+
+def test_an_end_takes_no_place_from_what_goes_on() -> None:
+    """The model would say nothing, and "<" only after a dash."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if 4 in said:
+            return likely(end=-0.1, dash=-9.0)
+        return likely(less=-0.1, dash=-9.0) if said else likely(end=-0.1, dash=-1.0, less=-9.0)
+
+    assert narrowest(model, ["<"], limit=5) == "-<"
 
 
 def test_what_would_be_one_too_many_takes_no_place_from_what_would_not() -> None:
@@ -329,6 +346,40 @@ def test_what_is_within_a_term_has_a_place_beside_what_gave_it_up() -> None:
     assert narrowest(model, ["<>>>"], limit=7) == "<>>>"
 
 
+def test_within_a_term_the_mean_of_what_is_chosen_counts() -> None:
+    """ "-<" is less likely than "<>", in which one token is given, but has two of its own."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if 4 in said:
+            return likely(end=-0.1 if said[0] == 6 else -2.0, dash=-9.0, more=-9.0)
+        return likely(less=(-1.0, -1.5, -9.0)[min(len(said), 2)], dash=-0.1)
+
+    assert narrowest(model, ["<>>"], limit=6) == "-<>>"
+
+
+def test_what_is_between_terms_has_the_last_place_before_what_is_within_one() -> None:
+    """What holds the term has the other. The model would say "<" after two dashes."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if 4 in said:
+            more = -9.0 if said[-1] == 4 else -math.inf
+            return likely(end=-0.1 if said[:2] == (6, 6) else -5.0, more=more)
+        return likely(less=-0.1 if len(said) == 2 else -3.0, dash=-0.1)
+
+    assert narrowest(model, ["<>"], limit=6) == "--<>"
+
+
+def test_of_many_numbers_of_terms_those_have_places_that_miss_few() -> None:
+    """Five numbers have four places. The model ends after four "<", which it seldom says."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if said.count(4) == 4:
+            return likely(end=-0.1 if len(said) == 4 else -9.0, dash=-9.0)
+        return likely(less=-2.0, dash=-0.1)
+
+    assert narrowest(model, ["<"] * 4, limit=7) == "<<<<"
+
+
 def test_what_has_lost_less_than_a_finished_one_is_waited_for() -> None:
     """Nothing is likely after a dash but what comes after "-<"; "<" at once is soon finished."""
 
@@ -340,6 +391,21 @@ def test_what_has_lost_less_than_a_finished_one_is_waited_for() -> None:
         return likely(less=-1.9, dash=-2.5) if said else likely(less=-1.5, dash=-0.5)
 
     assert narrowest(model, ["<"], limit=7) == "-<---"
+
+
+def test_nothing_is_waited_for_that_has_lost_more_than_a_finished_one() -> None:
+    """The model would say "<" and end; after another dash it seldom ends."""
+    steps = []
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        steps.append(len(said))
+        if 4 not in said:
+            return likely(less=-0.1, dash=-3.0)
+        return likely(end=-6.0, dash=-0.1) if said[-1] == 6 else likely(end=-0.1, dash=-3.0)
+
+    (found,) = constrained([model], [["<"]], config_of(2), limits=[20])
+    assert text_of(found[0].tokens, Letters()) == "<"
+    assert max(steps) == 2
 
 
 def test_each_term_that_is_begun_has_a_place_of_its_own() -> None:
@@ -383,7 +449,14 @@ def test_random_terms_of_random_models_are_held_if_there_is_room() -> None:
     for seed in range(30):
         rng = random.Random(seed)
         texts = ["".join(rng.choices("<>-", k=rng.randint(1, 3))) for _ in range(rng.randint(1, 3))]
-        room = 12 + sum(len(term) * often for term, often in asked(texts).items())
-        (found,) = constrained([random_model(seed)], [texts], config_of(4), limits=[room])
-        possible = holds(found[0].tokens, texts, Letters())
-        assert possible, (texts, text_of(found[0].tokens, Letters()))
+        room = 1 + sum(len(term) * often for term, often in asked(texts).items())
+        for beam, limit in itertools.product((1, 4), (room, room + 11)):
+            (found,) = constrained([random_model(seed)], [texts], config_of(beam), limits=[limit])
+            possible = holds(found[0].tokens, texts, Letters())
+            assert possible, (texts, text_of(found[0].tokens, Letters()))
+
+
+def test_tokens_come_by_likelihood_however_many_there_are() -> None:
+    log_probs = torch.randn(300)
+    tokens = list(dict(by_likelihood(log_probs)))
+    assert tokens == log_probs.argsort(descending=True).tolist()

@@ -220,6 +220,18 @@ def test_words_without_probability_are_never_drawn() -> None:
     assert {token for each in samples for token in each.tokens} == {B}
 
 
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
+def test_the_least_and_the_largest_random_number_draw_the_first_and_the_last_likely_word(
+    number: float,
+) -> None:
+    class Extreme(Random):
+        def random(self) -> float:
+            return number
+
+    probs = torch.tensor([[[0, 0, 0.3, 0, 0.7, 0, 0]]])
+    assert draw(probs, [[Extreme()]]).tolist() == [[4 if number else 2]]
+
+
 def test_a_model_that_has_diverged_says_nothing() -> None:
     nothing = [math.nan] * (max(WORDS) + 1)
     config = config_of(1, n_best=3, sampling=Sampling(top_k=2, top_p=0.9))
