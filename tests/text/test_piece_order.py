@@ -1,10 +1,12 @@
 """A reordered SentencePiece model cuts text as before, and has the ids of another vocabulary."""
 
 import random
+from typing import Any, Literal
 
 import pytest
+from sentencepiece import sentencepiece_model_pb2
 
-from seq2seq.config import UNK_ID, SubwordConfig
+from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
 from seq2seq.text.piece_order import (
     SPECIAL,
     UNUSED,
@@ -30,14 +32,16 @@ def trained(config: SubwordConfig) -> bytes:
 def test_text_has_the_same_pieces_under_the_new_ids(config: SubwordConfig) -> None:
     model = trained(config)
     own = list(text_pieces(model))
-    order = [*SPECIAL, ">>x<<", *random.Random(1).sample(own, len(own)), "karekare", "süß"]
+    spelled_in_bytes = ["今"] * config.byte_fallback
+    own += [">>x<<", *spelled_in_bytes]
+    order = [*SPECIAL, *random.Random(1).sample(own, len(own)), "karekare", "süß"]
     old, new = Subwords(model), Subwords(reordered(model, order))
     assert new.pieces(range(len(new))) == order
     for text in [*TEXTS[:30], "karekare süß 今", "", "mi mi\u2581mi"]:
         assert new.pieces(new.encode(text)) == old.pieces(old.encode(text))
         assert new.decode(new.encode(text)) == old.decode(old.encode(text))
         sampled = new.sample(text, 0.5, random.Random(text))
-        assert not {"karekare", "süß"} & set(new.pieces(sampled))
+        assert not {"karekare", "süß", *spelled_in_bytes} & set(new.pieces(sampled))
     assert new.decode([len(order) - 2, len(order) - 1]) == "karekaresüß"
     assert new.settings == old.settings
 
@@ -47,8 +51,25 @@ def test_an_order_that_is_the_own_one_changes_nothing() -> None:
     assert reordered(model, [piece.text for piece in pieces_in(model)]) == model
 
 
-def test_a_tag_and_a_character_that_only_the_order_has_are_found_in_text() -> None:
-    model = trained(KINDS[0])
+def test_others_read_the_same_pieces_of_any_length_and_our_ids() -> None:
+    model: Any = sentencepiece_model_pb2.ModelProto.FromString(trained(KINDS[0]))  # type: ignore[attr-defined]
+    spec = model.trainer_spec
+    spec.unk_id, spec.bos_id, spec.eos_id, spec.pad_id = 0, 1, 2, -1
+    serialized = model.SerializeToString()
+    order = [*SPECIAL, *text_pieces(serialized), *("x" * size for size in range(100, 300))]
+    found = reordered(serialized, order)
+    assert [piece.text for piece in pieces_in(found)] == order
+    model.ParseFromString(found)
+    assert [piece.piece for piece in model.pieces] == order
+    spec = model.trainer_spec
+    assert (spec.unk_id, spec.bos_id, spec.eos_id, spec.pad_id) == (UNK_ID, BOS_ID, EOS_ID, PAD_ID)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_tag_and_a_character_that_only_the_order_has_are_found_in_text(
+    kind: Literal["unigram", "bpe"],
+) -> None:
+    model = trained(SubwordConfig(kind=kind, byte_fallback=False))
     order = [*SPECIAL, *text_pieces(model), as_piece(">>fra<<"), "ß"]
     found = Subwords(reordered(model, order))
     tag, letter = len(order) - 2, len(order) - 1
@@ -68,7 +89,7 @@ def test_a_restricted_model_uses_pieces_of_the_vocabulary_single_characters_and_
     vocabulary = set(longer[::2])
     less = restricted(model, vocabulary)
     unused = {piece.text for piece in pieces_in(less) if piece.kind == UNUSED}
-    assert unused == set(longer) - vocabulary
+    assert unused == set(longer) - vocabulary == text_pieces(model).keys() - text_pieces(less)
     assert [piece.text for piece in pieces_in(less)] == [piece.text for piece in pieces_in(model)]
     order = [*SPECIAL, *reversed(text_pieces(model))]
     for subwords in (Subwords(less), Subwords(reordered(less, order))):
@@ -89,6 +110,7 @@ def test_a_restricted_model_uses_pieces_of_the_vocabulary_single_characters_and_
         trained(KINDS[0])[:-3],
         b"\x20\x05",  # a number where messages are
         b"\n\x05\n\x01a\x10\x03",  # an integer as a score
+        b"\xa2" + b"\x80" * 10 + b"\0\0",  # a number of more than 64 bits
     ],
 )
 def test_bytes_that_are_no_model_are_refused(broken: bytes) -> None:

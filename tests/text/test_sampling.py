@@ -76,6 +76,24 @@ def test_unigram_segmentations_come_as_often_as_their_smoothed_probability(stren
         assert drawn[tuple(each)] / 20_000 == pytest.approx(weight / sum(weights), abs=0.015)
 
 
+def test_a_character_of_no_piece_is_as_unlikely_as_in_sentencepiece() -> None:
+    segment, generator = unigram_sampler({"a": -1.0, "ab": -9.0}), random.Random(3)
+    drawn = [tuple(segment("ab", 0.2, generator)) for _ in range(20_000)]
+    weight = 2.718281828459045 ** (0.2 * (-1.0 - 19.0 + 9.0))
+    assert drawn.count(("a", "b")) / 20_000 == pytest.approx(weight / (weight + 1), abs=0.015)
+
+
+def test_spaces_that_a_model_keeps_are_not_lost() -> None:
+    text = "\u2581\u2581a\u2581\u2581ab\u2581"
+    for sampler in (unigram_sampler, bpe_sampler):
+        assert "".join(sampler({"a": -1.0, "\u2581a": -2.0})(text, 0.5, random.Random(0))) == text
+
+
+def test_bpe_makes_the_best_merge_first_and_of_equal_ones_the_left_one() -> None:
+    segment = bpe_sampler({"ab": -1.0, "bc": 0.0, "dd": -2.0})
+    assert segment("abcddd", 0.0, random.Random(0)) == ["a", "bc", "dd", "d"]
+
+
 def test_bpe_dropout_makes_each_merge_as_often_as_it_is_kept() -> None:
     segment, generator = bpe_sampler({"a": -9.0, "b": -9.0, "ab": 0.0}), random.Random(3)
     drawn = Counter(tuple(segment("ab", 0.3, generator)) for _ in range(20_000))
