@@ -158,9 +158,8 @@ class Joined(NamedTuple):
 
     def _where(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
         """Where each of them begins and ends here."""
-        firsts = torch.cat([self.bounds[:-1], self.bounds.new_full((1,), len(self.places))])
         ends = torch.cat([self.bounds[1:], self.bounds.new_zeros(1)])
-        return firsts[sentences], ends[sentences]
+        return self.bounds[sentences], ends[sentences]
 
 
 def room_for(tokens: int) -> int:
