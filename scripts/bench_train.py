@@ -28,6 +28,7 @@ from torch.nn import functional as F
 
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import PAD_ID, Dropout, ModelConfig, SearchConfig, SubwordConfig
+from seq2seq.cores import limit_threads
 from seq2seq.data.batch import Batch
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.training.datamodule import CorpusDataModule
@@ -215,6 +216,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
     """What `seq2seq fit` does, without validation and checkpoints."""
     quiet_lightning()
     keep_freed_memory()
+    limit_threads()
     pl.seed_everything(1, verbose=False)
     data = data_for(args)
     data.prepare_data()
@@ -243,6 +245,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
 def plain(args: argparse.Namespace) -> dict[str, Any]:
     """The same batches, warm-up and all, in a plain loop."""
     quiet_lightning()
+    limit_threads()
     warnings.filterwarnings("ignore", ".*enable_nested_tensor.*")  # pre-norm has none
     pl.seed_everything(1, verbose=False)
     data = data_for(args)

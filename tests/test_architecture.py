@@ -27,6 +27,7 @@ FLOORS = {
     "errors":       "",
     "allocator":    "",
     "memory":       "",
+    "cores":        "",
     "config":       "errors",
     "text":         BASE,
     "nn":           BASE,
@@ -51,10 +52,10 @@ FLOORS = {
                     "second_look pipeline workers noisy_channel",
     "verification": "sentence translation translator",
     "distillation": "text data decoding translation translator",
-    "training":     f"{MODEL} evaluation memory software",
+    "training":     f"{MODEL} evaluation memory cores software",
     "interop":      f"{MODEL} versioned",
-    "apps":         f"{MODEL} evaluation training interop reports allocator verification "
-                    "distillation workers software",
+    "apps":         f"{MODEL} evaluation training interop reports allocator cores "
+                    "verification distillation workers software",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
@@ -62,8 +63,8 @@ FLOORS = {
 
 LIBRARIES = {
     # library            the only places that may import it
-    "torch":             "nn data decoding memory model_folder engine noisy_channel second_look "
-                         "pipeline workers translator training interop apps.train "
+    "torch":             "nn data decoding memory cores model_folder engine noisy_channel "
+                         "second_look pipeline workers translator training interop apps.train "
                          "evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
     "pytorch_lightning": "training apps.train apps.train_parser",

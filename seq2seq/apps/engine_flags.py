@@ -113,9 +113,11 @@ def load_translator(args: argparse.Namespace, config: SearchConfig, size: int) -
     warned of while it works is one line on stderr."""
     keep_freed_memory()
     # torch is imported only after the arguments are known to be right.
+    from seq2seq.cores import limit_threads
     from seq2seq.translator import Translator
     from seq2seq.workers import default_workers
 
+    limit_threads()
     warnings.showwarning = lambda said, *_: print(f"warning: {said}", file=sys.stderr)
     if args.engine != "native":  # others have threads
         size = 0

@@ -58,10 +58,12 @@ def run(args: argparse.Namespace) -> int:
     place = Path(os.path.realpath(args.output))  # a link stays one
     check_writable(place.parent)
     keep_freed_memory()
+    from seq2seq.cores import limit_threads
     from seq2seq.interop.targets import export
     from seq2seq.model_facts import load_provenance
     from seq2seq.model_folder import find_model, load_model
 
+    limit_threads()
     known, words = load_provenance(args.model), ["--to", args.to]
     if args.quantize is not None:
         known, words = without_scores(known), [*words, "--quantize", args.quantize]

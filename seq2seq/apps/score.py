@@ -89,8 +89,10 @@ def run(args: argparse.Namespace) -> None:
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
     keep_freed_memory()
     # torch is imported only after the arguments are known to be right.
+    from seq2seq.cores import limit_threads
     from seq2seq.translator import Translator
 
+    limit_threads()
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )

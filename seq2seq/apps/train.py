@@ -41,6 +41,7 @@ from seq2seq.apps.train_settings import (
     named,
 )
 from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.cores import limit_threads
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, read_description
@@ -315,6 +316,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """LightningCLI reads sys.argv itself: a distributed run starts its other processes from it."""
     sys.argv[1:] = with_settings_of_run(sys.argv[1:] if argv is None else argv)
     keep_freed_memory()
+    limit_threads()
     quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
     try:

@@ -1,6 +1,5 @@
 """Corpora in, batches out, for every stage of a run."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from seq2seq.config import SubwordConfig, SubwordSampling, at_least
+from seq2seq.cores import cores
 from seq2seq.data.corpus import CorpusFiles, Pair, read_sentences, stream_pairs
 from seq2seq.data.dataset import (
     ResumableLoader,
@@ -178,8 +178,7 @@ class CorpusDataModule(pl.LightningDataModule):
         if not self._on_gpu:
             return 0
         assert self.trainer is not None
-        cores = len(os.sched_getaffinity(0))  # CUDA is on Linux
-        return max(1, min(8, cores // (2 * self.trainer.num_devices)))
+        return max(1, min(8, cores() // (2 * self.trainer.num_devices)))
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         return self._text_loader("validation")

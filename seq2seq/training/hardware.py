@@ -62,10 +62,11 @@ def hardware_line(trainer: pl.Trainer, recipe: Recipe) -> str:
     device = trainer.strategy.root_device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = f"{trainer.world_size} processes, " if trainer.world_size > 1 else ""
-    threads = f"{torch.get_num_threads()} threads" if device.type == "cpu" else f"{device}"
+    threads = torch.get_num_threads()
+    place = f"{threads} thread{'s'[: threads > 1]}" if device.type == "cpu" else f"{device}"
     compiled = ", compiled" if recipe.compile else ""
     form = form_on(device, recipe.attention)
-    return f"on {name}, {count}{threads}: {trainer.precision}, {form} attention{compiled}"
+    return f"on {name}, {count}{place}: {trainer.precision}, {form} attention{compiled}"
 
 
 def hardware(trainer: pl.Trainer, recipe: Recipe) -> Hardware:

@@ -1,0 +1,65 @@
+"""The processor cores that this process may use.
+
+A container that is granted two cores of a machine with sixty-four sees all of them. torch would
+start a thread for each, and they would spend what is granted waiting for each other.
+Applications call `limit_threads` once at their start; a library should not decide it for its host.
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+ROOT = Path("/")
+
+
+def limit_threads() -> None:
+    """Give torch no more threads than cores, unless the environment says how many."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), cores()))
+
+
+def cores() -> int:
+    """Those that the process may run on, or as many as its time is enough for."""
+    on_linux = hasattr(os, "sched_getaffinity")
+    seen = len(os.sched_getaffinity(0)) if on_linux else os.cpu_count() or 1
+    return math.ceil(min(seen, granted()))
+
+
+def granted(root: Path = ROOT) -> float:
+    """Seconds of processor time a second that the control groups of this process allow, more than
+    0; infinity without any."""
+    return min(map(_granted_to, _groups(root)), default=math.inf)
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """The folders of the group of this process and of those around it, in both versions. A
+    container's own group is the outermost that it sees, so some of them may not be there."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if controllers == "" or "cpu" in controllers.split(","):
+            outermost = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+            group = outermost / name.lstrip("/")
+            yield group
+            yield from (each for each in group.parents if each.is_relative_to(outermost))
+
+
+def _granted_to(group: Path) -> float:
+    """Of one group, without those around it."""
+    try:
+        if (group / "cpu.max").is_file():
+            quota, period = (group / "cpu.max").read_text(encoding="utf-8").split()
+        else:
+            quota, period = (
+                (group / f"cpu.cfs_{name}_us").read_text(encoding="utf-8")
+                for name in ("quota", "period")
+            )
+        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    except (OSError, ValueError):  # "max", or no such file
+        return math.inf

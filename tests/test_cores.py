@@ -1,0 +1,90 @@
+"""How many cores a process may use, where control groups grant it less than it sees."""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2seq import cores as module
+from seq2seq.cores import cores, granted, limit_threads
+
+
+@pytest.fixture
+def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Until the test ends, on as many cores that are seen."""
+    before = torch.get_num_threads()
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "expected"),
+    [
+        ("0::/", {"cpu.max": "250000 100000"}, 2.5),
+        ("0::/", {"cpu.max": "max 100000"}, math.inf),
+        ("0::/pod/own", {"pod/own/cpu.max": "max 100000", "pod/cpu.max": "300000 100000"}, 3),
+        ("0::/pod/own", {"pod/own/cpu.max": "50000 100000", "pod/cpu.max": "300000 100000"}, 0.5),
+        ("0::/of/the/host", {"cpu.max": "200000 100000"}, 2),
+        (
+            "3:cpuset:/x\n2:cpu,cpuacct:/docker/own\n0::/",
+            {"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "50000\n"},
+            3,
+        ),
+        (
+            "1:cpu:/own",
+            {"cpu/own/cpu.cfs_quota_us": "-1\n", "cpu/own/cpu.cfs_period_us": "100000\n"},
+            math.inf,
+        ),
+        ("3:cpuset:/\n", {}, math.inf),
+        (None, {}, math.inf),
+    ],
+    ids=[
+        "a container",
+        "without a bound",
+        "the group around it",
+        "its own of two",
+        "named as on the host",
+        "a container, version 1",
+        "without a bound, version 1",
+        "no group of processor time",
+        "no groups",
+    ],
+)
+def test_what_is_granted_is_the_least_of_the_groups_around_a_process(
+    tmp_path: Path, group: str | None, files: dict[str, str], expected: float
+) -> None:
+    if group is not None:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(group)
+    for name, content in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    assert granted(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.5, 1), (1.5, 2), (3.0, 3), (8.0, 4), (math.inf, 4)]
+)
+def test_threads_are_no_more_than_what_is_granted_has_work_for(
+    four_threads: None, monkeypatch: pytest.MonkeyPatch, seconds: float, expected: int
+) -> None:
+    monkeypatch.setattr(module, "granted", lambda: seconds)
+    assert cores() == expected
+    limit_threads()
+    assert torch.get_num_threads() == expected
+
+
+def test_threads_stay_as_the_environment_says(
+    four_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "granted", lambda: 1.0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    limit_threads()
+    assert torch.get_num_threads() == 4
