@@ -24,8 +24,8 @@ class CleanStop(Callback):
         self.folder = folder
         self.asked = 0
         """The signal that came, if one did."""
-        self._validated = False
-        """The last step, whose checkpoint is written then."""
+        self._asks = False
+        """Before the next step: the last one has a checkpoint."""
         self._next_question = 0
         """The step from which on the other processes are asked again."""
         self._handlers: dict[int, Any] = {}
@@ -52,8 +52,8 @@ class CleanStop(Callback):
         if (batch_index + 1) % trainer.accumulate_grad_batches:
             return
         loop = trainer.fit_loop
-        self._validated = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)  # type: ignore[arg-type]
-        if self._validated:
+        self._asks = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)  # type: ignore[arg-type]
+        if self._asks:
             return  # a checkpoint between a step and its validation would lose the validation
         if trainer.world_size > 1 and trainer.global_step < self._next_question:
             return  # asking the other processes costs time
@@ -61,13 +61,13 @@ class CleanStop(Callback):
         if self._stops(trainer):
             name = LAST.format(step=trainer.global_step)
             trainer.save_checkpoint(self.folder / f"{name}.ckpt", weights_only=False)
-            self._stop(trainer)
+            self._asks = True  # its numbers are logged first
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_index: int
     ) -> None:
-        if self._validated:
-            self._validated = False
+        if self._asks:
+            self._asks = False
             if self._stops(trainer):
                 self._stop(trainer)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from small_runs import Run, ctrl_c_in_step, settings, validated_after
+from small_runs import Run, ctrl_c_in_step, metrics, settings, validated_after
 
 from seq2seq.training import choice
 from seq2seq.training.checkpoints import step_of
@@ -33,6 +33,38 @@ def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
     with pytest.raises(SystemExit) as stopped:
         run("fit", *settings(trainer__val_check_interval=interval))
     assert stopped.value.code == 128 + signal.SIGINT
+    assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == 3
+
+
+@pytest.mark.parametrize("interval", [3, 100])
+def test_the_step_in_which_ctrl_c_comes_is_logged_like_others(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, interval: int
+) -> None:
+    ctrl_c_in_step(3, monkeypatch)
+    chosen = settings(trainer__val_check_interval=interval, trainer__log_every_n_steps=1)
+    with pytest.raises(SystemExit):
+        run("fit", *chosen)
+    assert [int(row["step"]) for row in metrics(corpus / "run") if row["loss"]] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("interval", [2, 100])
+def test_ctrl_c_stops_after_whole_steps(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, interval: int
+) -> None:
+    """It comes in the first of two batches of a step, the one after a validation or another."""
+    begun, step = list[int](), TranslationModule.training_step
+
+    def asking(self: TranslationModule, *arguments: Any) -> Any:
+        begun.append(self.global_step + 1)
+        if begun == [1, 1, 2, 2, 3]:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(TranslationModule, "training_step", asking)
+    chosen = settings(trainer__val_check_interval=interval, trainer__accumulate_grad_batches=2)
+    with pytest.raises(SystemExit):
+        run("fit", *chosen)
+    assert begun == [1, 1, 2, 2, 3, 3]
     assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == 3
 
 
