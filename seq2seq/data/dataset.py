@@ -1,10 +1,14 @@
 """What a loader makes batches of, and the loader."""
 
 import gc
+import os
+import signal
+import sys
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from random import Random
+from threading import Thread
 from typing import NamedTuple
 
 from torch.utils.data import DataLoader, Dataset
@@ -226,5 +230,15 @@ class ResumableLoader(DataLoader[Parcel]):
 
 def _begin_worker(_: int) -> None:
     """Switch the garbage collector off: batches refer to nothing in circles, and it took a third
-    of the time of a worker (docs/results.md)."""
+    of the time of a worker (docs/results.md). Of SIGTERM to all processes of a run, which still
+    needs batches then, only what the run itself sends ends a worker."""
     gc.disable()
+    if sys.platform == "linux":  # macOS does not tell who has sent a signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        Thread(target=_end_when_told, daemon=True).start()
+
+
+def _end_when_told() -> None:
+    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != os.getppid():
+        pass
+    os._exit(0)

@@ -1,5 +1,7 @@
 """What a loader hands out; cut anywhere, it must go on as if it never had been."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
@@ -296,6 +298,22 @@ def test_workers_begin_the_next_epoch_before_this_one_has_ended(loaders: Loaders
         handed_out = -(-seen // loaders.together)
         assert len(drawn) >= handed_out + 3, "two for each worker, also at the end"
     assert seen == len(loader)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers elsewhere end with any SIGTERM")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_a_worker_leaves_sigterm_to_its_run_but_for_its_own(loaders: Loaders) -> None:
+    loader = loaders.new(workers=1)
+    found = map(contents, loader)
+    first = next(found)
+    (worker,) = vars(loader._iterator)["_workers"]
+    kill = "import os, signal, sys; os.kill(int(sys.argv[1]), signal.SIGTERM)"
+    subprocess.run([sys.executable, "-c", kill, str(worker.pid)], check=True)
+    assert [first, *found] == epochs(loaders.new(), 1)
+    assert worker.is_alive()
+    worker.terminate()
+    worker.join(60)
+    assert worker.exitcode == 0
 
 
 def test_a_loader_cut_twice_goes_on_too(loaders: Loaders) -> None:

@@ -250,12 +250,13 @@ def test_a_run_that_was_killed_anywhere_ends_as_one_that_never_was(
 def test_a_run_that_was_asked_to_stop_writes_a_checkpoint_and_goes_on_exactly(
     corpus: Path, number: signal.Signals
 ) -> None:
+    """All its processes are asked, as a terminal, Slurm or systemd does."""
     assert fit("-m", "seq2seq", run="whole")[0] == 0
-    stopped = start_fit("-m", "seq2seq", run="run")
+    stopped = start_fit("-m", "seq2seq", run="run", data__workers=2)
     while not list((corpus / "run").glob("logs/*/metrics.csv")):
         assert stopped.poll() is None
         time.sleep(0.01)
-    os.kill(stopped.pid, number)
+    os.killpg(stopped.pid, number)
     said, _ = stopped.communicate(timeout=100)
     assert stopped.returncode == 128 + number, said
     assert "Traceback" not in said
