@@ -93,6 +93,11 @@ def check_trainer(settings: Namespace) -> None:
             f"trainer.limit_train_batches={limit:g} leaves a part of a step at the end of an "
             f"epoch, with trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
         )
+    if int(settings.fast_dev_run) % accumulated:
+        raise ConfigError(
+            f"trainer.fast_dev_run={settings.fast_dev_run} is a part of a step, with "
+            f"trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
+        )
     if accumulated > 1 and settings.max_time is not None:
         raise ConfigError(
             f"trainer.max_time={settings.max_time} ends in the midst of a step with "

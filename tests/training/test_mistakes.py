@@ -314,6 +314,10 @@ def test_a_full_disk_is_one_line(
             {"trainer__limit_train_batches": 0.5, "trainer__accumulate_grad_batches": 2},
             r"limit_train_batches=0\.5 .*accumulate_grad_batches=2",
         ),
+        (
+            {"trainer__fast_dev_run": "true", "trainer__accumulate_grad_batches": 2},
+            r"fast_dev_run=True .*accumulate_grad_batches=2",
+        ),
         ({"run": "train.src/x"}, r"train\.src"),
         (
             {"trainer__max_time": "00:00:01:00", "trainer__accumulate_grad_batches": 2},
