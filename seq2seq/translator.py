@@ -33,6 +33,9 @@ from seq2seq.translation import Translation as Translation  # what n_best gives
 from seq2seq.workers import WorkersEngine
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+WIDE = 16
+"""Up to so many hypotheses of a sentence, batches are as large as `batch_tokens` says. Each of W
+looks at the slots of all W: a step's memory grows with W squared, and batches shrink as much."""
 NOTHING = Hypothesis([], -math.inf)
 """What is found with a network that has diverged: every score is NaN."""
 
@@ -172,9 +175,10 @@ class Translator:
         return other
 
     def _pipeline(self) -> Pipeline:
-        return Pipeline(
-            lambda batch: self.engine.search(batch, self.config), self._pool, self.batch_tokens
-        )
+        config = self.config
+        width = config.beam if config.sampling is None else config.n_best
+        tokens = max(1, self.batch_tokens * WIDE**2 // max(width, WIDE) ** 2)
+        return Pipeline(lambda batch: self.engine.search(batch, config), self._pool, tokens)
 
     @property
     def _second_look(self) -> SecondLook:

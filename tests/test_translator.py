@@ -534,6 +534,26 @@ def maps_of_one(network: Transformer, src: Sequence[int], tgt: Sequence[int]) ->
     return torch.cat(found)
 
 
+@pytest.mark.parametrize(
+    ("config", "most"),
+    [
+        (SearchConfig(beam=16), 4096),
+        (SearchConfig(beam=64), 256),
+        (SearchConfig(beam=64, sampling=Sampling()), 4096),
+        (SearchConfig(n_best=64, sampling=Sampling()), 256),
+        (SearchConfig(beam=5000), 1),
+    ],
+    ids=["beam 16", "beam 64", "one sample", "64 samples", "beam 5000"],
+)
+def test_a_wide_search_gets_few_sentences_at_a_time(config: SearchConfig, most: int) -> None:
+    engine = Echo()
+    Translator(engine, subwords(), subwords(), config).translate(LINES * 20)
+    sizes = [len(batch) * max(len(ids) + 1 for ids in batch) for batch in engine.asked]
+    longest = max(len(ids) + 1 for batch in engine.asked for ids in batch)
+    assert max(sizes) <= max(most, longest)
+    assert (max(sizes) > 256) == (most == 4096)
+
+
 @pytest.mark.parametrize("settings", [{}, {"start_token": "pad", "norm": "post"}], ids=str)
 @pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
 def test_attention_is_that_of_each_sentence_alone_saying_its_best_translation(
