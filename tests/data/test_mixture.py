@@ -1,7 +1,7 @@
 """Several corpora in one order: shares as asked for, nothing twice before all came once."""
 
 from collections import Counter
-from itertools import chain, islice
+from itertools import chain, combinations, islice
 
 import numpy as np
 import pytest
@@ -66,6 +66,7 @@ def test_without_weights_every_pair_of_every_corpus_comes_once_an_epoch(
 def test_weights_are_shares_of_the_batches() -> None:
     mixture = mixture_of(400, 40, 40, weights=(2.0, 1.0, 1.0))
     assert Counter(draw.corpus for draw in mixture.batches(0)) == {0: 60, 1: 30, 2: 30}
+    assert mixture_of(400, 40, weights=(1000.0, 1.0)).shares.tolist() == [110, 1]  # at least
 
 
 def test_temperature_takes_sizes_to_the_power_of_its_inverse() -> None:
@@ -84,14 +85,13 @@ def test_no_pair_of_a_corpus_comes_twice_before_all_others_came_once() -> None:
             assert sorted(indices[start : start + size]) == list(range(size))
 
 
-def test_corpora_are_mixed_and_every_epoch_mixes_them_anew() -> None:
-    mixture = mixture_of(200, 200)
+def test_corpora_are_mixed_and_every_epoch_and_seed_mixes_them_anew() -> None:
     orders = []
-    for epoch in range(3):
-        order = [draw.corpus for draw in mixture.batches(epoch)]
+    for seed, epoch in ((5, 0), (5, 1), (5, 2), (6, 2)):
+        order = [draw.corpus for draw in mixture_of(200, 200, seed=seed).batches(epoch)]
         assert set(order[:20]) == set(order[-20:]) == {0, 1}
         orders.append(order)
-    assert orders[0] != orders[1] != orders[2]
+    assert all(a != b for a, b in combinations(orders, 2))
 
 
 @pytest.mark.parametrize("weights", [(), (1.0, 3.0, 0.5)])
@@ -113,8 +113,8 @@ def test_all_ranks_take_the_same_corpus_at_the_same_time() -> None:
 
 @pytest.mark.parametrize("accumulated", [1, 2, 3])
 def test_an_epoch_has_whole_steps(accumulated: int) -> None:
-    for weights in ((), (1.0, 2.5)):
-        mixture = mixture_of(90, 25, weights=weights, accumulated=accumulated)
+    for weights in ((), (1.0, 2.5, 0.7)):
+        mixture = mixture_of(90, 25, 41, weights=weights, accumulated=accumulated)
         epoch = list(mixture.batches(0))
         assert len(epoch) == len(mixture)
         assert len(epoch) % accumulated == 0

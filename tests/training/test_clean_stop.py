@@ -30,8 +30,9 @@ def test_ctrl_c_stops_after_its_step_and_the_validation_of_it(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, interval: int
 ) -> None:
     ctrl_c_in_step(3, monkeypatch)
+    chosen = settings(trainer__val_check_interval=interval, trainer__log_every_n_steps=50)
     with pytest.raises(SystemExit) as stopped:
-        run("fit", *settings(trainer__val_check_interval=interval))
+        run("fit", *chosen)
     assert stopped.value.code == 128 + signal.SIGINT
     assert max(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == 3
 
