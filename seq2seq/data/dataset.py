@@ -106,8 +106,7 @@ class TrainingBatches(Dataset[Parcel]):
         begin = done = 0
         for others in range(number - 1, -1, -1):
             end = bisect(sums, done + (sums[-1] - done) / (others + 1))
-            # All others get one pair at least, and none of them too many.
-            end = max(end, begin + 1, len(pairs) - others * self.batch_pairs)
+            # The shortest come first: at least as many as each of the others gets on average.
             end = min(end, begin + self.batch_pairs, len(pairs) - others)
             yield pairs[begin:end]
             begin, done = end, sums[end - 1]
