@@ -59,7 +59,7 @@ class ProgressLines(pl.callbacks.ProgressBar):
         batch: Any,
         batch_index: int,
     ) -> None:
-        if not trainer.is_global_zero or time.monotonic() < self._due:
+        if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self.SECONDS
         known, end = _known(trainer, module), trainer.max_steps
