@@ -246,9 +246,10 @@ def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_wer
     trainer = cast("Any", SimpleNamespace(strategy=strategy, received_sigterm=False))
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
-    begun = Thread(target=stop.on_train_start, args=(trainer, MODULE))
-    begun.start()  # where Python allows no handlers
-    begun.join()
+    for begin in (stop.on_train_start, stop.on_fit_end):
+        begun = Thread(target=begin, args=(trainer, MODULE))
+        begun.start()  # where Python allows no handlers
+        begun.join()
     assert [signal.getsignal(number) for number in numbers] == before
     stop.on_train_start(trainer, MODULE)
     try:

@@ -2,6 +2,9 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +12,7 @@ import torch
 from seq2seq.provenance import Hardware
 from seq2seq.training import hardware
 from seq2seq.training.hardware import precision_for, product_times
+from seq2seq.training.recipe import Recipe
 
 
 @pytest.fixture
@@ -26,6 +30,7 @@ def threads() -> Iterator[int]:
         (1.0, 3.0, 128, "bf16-mixed"),
         (2.0, 1.0, 128, "32-true"),
         (1.0, 1.1, 128, "32-true"),
+        (1.0, 1.3, 128, "bf16-mixed"),
         (1.0, 3.0, 64, "32-true"),
     ],
 )
@@ -37,6 +42,20 @@ def test_a_cpu_trains_in_the_type_whose_products_are_faster_if_the_network_is_wi
     assert precision_for("cpu", d_model) == chosen
 
 
+@pytest.mark.parametrize(("fast", "chosen"), [(True, "bf16-mixed"), (False, "32-true")])
+def test_a_gpu_trains_in_bf16_where_it_has_products_of_it(
+    monkeypatch: pytest.MonkeyPatch, fast: bool, chosen: str
+) -> None:
+    """torch emulates them on others."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_bf16_supported",
+        lambda including_emulation=True: fast or including_emulation,
+    )
+    assert precision_for("auto", 64) == chosen
+
+
 def test_a_run_keeps_its_precision_on_the_same_cpu_however_busy_that_is_when_it_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -46,8 +65,36 @@ def test_a_run_keeps_its_precision_on_the_same_cpu_however_busy_that_is_when_it_
         Hardware(device=device, processes=1, precision="bf16-mixed", attention="folded")
         for device in ("another", hardware.cpu_name())
     )
-    assert precision_for("cpu", 128, [same, other]) == "bf16-mixed"
+    first = same | {"precision": "32-true"}
+    assert precision_for("cpu", 128, [first, same, other]) == "bf16-mixed"
     assert precision_for("cpu", 128, [other]) == "32-true"
+
+
+def test_a_cpu_has_the_name_that_linux_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "processor\t: 0\nmodel\t\t: 6\nmodel name\t: Quick 9: 3 GHz\n\nprocessor\t: 1\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: told)
+    assert hardware.cpu_name() == "Quick 9: 3 GHz"
+
+
+@pytest.mark.parametrize(
+    ("processes", "count", "recipe", "said"),
+    [
+        (1, 1, Recipe(), "on cpu, 1 thread: 32-true, folded attention"),
+        (
+            2,
+            3,
+            Recipe(compile=True),
+            "on cpu, 2 processes, 3 threads: 32-true, folded attention, compiled",
+        ),
+    ],
+)
+def test_what_a_run_uses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, processes: int, count: int, recipe: Recipe, said: str
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: count)
+    strategy = SimpleNamespace(root_device=torch.device("cpu"))
+    trainer: Any = SimpleNamespace(strategy=strategy, world_size=processes, precision="32-true")
+    assert hardware.hardware_line(trainer, recipe) == said
 
 
 def test_products_are_timed_and_the_threads_are_as_before(threads: int) -> None:

@@ -20,7 +20,7 @@ from seq2seq.data.batch import Batch, make_batch, uniform
 from seq2seq.nn import attention
 from seq2seq.nn.masks import Spans, masked_softmax
 from seq2seq.nn.transformer import Transformer
-from seq2seq.training import learner, loss
+from seq2seq.training import learner, loss, pilot
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.learner import Learner
 from seq2seq.training.loss import cross_entropy_sum, token_logits
@@ -257,7 +257,8 @@ def test_the_pilot_needs_the_memory_of_a_recorded_step(monkeypatch: pytest.Monke
     """Its gradients, and the tokens that bring a batch to one of few shapes."""
     monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
-    taught = Learner(small(), Recipe(), 1, Tensor.backward)
+    config = replace(small().config, positions="learned", max_positions=12)
+    taught = Learner(Transformer(config), Recipe(), 1, Tensor.backward)
     whole, tried = Learner.loss, list[Batch]()
 
     def seen(self: Learner, batch: Batch) -> Tensor:
@@ -270,12 +271,59 @@ def test_the_pilot_needs_the_memory_of_a_recorded_step(monkeypatch: pytest.Monke
     try_longest(taught, data, optimizer_of(Recipe(), taught.network, bf16=False))
     (batch,) = tried
     longest = uniform(5, 11, 11)
-    assert torch.equal(batch.src, shaped(longest, 256).src)
-    assert batch.tokens == shaped(longest, 256).tokens > longest.tokens
+    expected = shaped(longest, 12)
+    assert all(map(torch.equal, batch[:5], expected[:5]))
+    assert batch.tokens == expected.tokens > longest.tokens
     assert len(taught._gradients) == len(taught.parameters)
     for parameter, gradient in zip(taught.parameters, taught._gradients, strict=True):
         assert parameter.grad is gradient
         assert not gradient.any()
+
+
+@pytest.mark.filterwarnings("ignore:out of memory")
+def test_what_fits_without_recordings_is_found_out_before_the_first_step_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their halves have other rows."""
+
+    def tight(self: Learner, batch: Batch) -> Tensor:
+        if batch.src_lens.sum() > 44:
+            refused.append(batch)
+            raise torch.OutOfMemoryError
+        return torch.stack([p.sum() for p in self.parameters]).sum()
+
+    refused = list[Batch]()
+    monkeypatch.setattr(Learner, "loss", tight)
+    monkeypatch.setattr(learner, "CudaGraphs", InPlace)
+    taught = Learner(small(), Recipe(), 1, Tensor.backward)
+    taught.record()
+    data = cast("CorpusDataModule", SimpleNamespace(largest_part=(5, 11)))
+    try_longest(taught, data, optimizer_of(Recipe(), taught.network, bf16=False))
+    before = len(refused)
+    taught.learn([uniform(5, 11, 11)])
+    assert len(refused) == before > 0
+
+
+def test_the_pilot_needs_the_memory_of_the_moments_that_are_not_there_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def empty_like(parameter: Tensor) -> Tensor:
+        held.append(parameter.numel())
+        return torch.empty_like(parameter)
+
+    held = list[int]()
+    monkeypatch.setattr(pilot, "torch", SimpleNamespace(empty_like=empty_like))
+    taught = Learner(small(), Recipe(), 1, Tensor.backward)
+    optimizer = optimizer_of(Recipe(), taught.network, bf16=False)
+    data = cast("CorpusDataModule", SimpleNamespace(largest_part=(5, 11)))
+    try_longest(taught, data, optimizer)
+    taught.learn([uniform(5, 11, 11)])
+    optimizer.step()
+    state = [x for each in optimizer.state.values() for x in each.values() if x.ndim]
+    assert sum(held) == sum(map(Tensor.numel, state))
+    held.clear()
+    try_longest(taught, data, optimizer)
+    assert not held
 
 
 @interpreted
@@ -324,12 +372,12 @@ def test_parts_of_one_recording_add_up_from_nothing_in_each_step(
     for some_of_them in (batches[:2], batches[2:]):
         taught.begin()
         found = taught.learn(some_of_them)
+        learned = [each.clone() for each in taught._gradients]
+        network.zero_grad()
+        expected = torch.stack([learn(network, batch) for batch in some_of_them]).sum()
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(learned, gradients(network), rtol=1e-5, atol=1e-5)
     assert InPlace.made == 1
-    learned = [each.clone() for each in taught._gradients]
-    network.zero_grad()
-    expected = torch.stack([learn(network, batch) for batch in batches[2:]]).sum()
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(learned, gradients(network))
 
 
 def test_a_recording_is_of_batches_with_as_many_tokens_and_columns_on_each_side() -> None:
