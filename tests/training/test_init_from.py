@@ -11,6 +11,7 @@ from small_runs import Run, settings
 from seq2seq.model_folder import load_model
 from seq2seq.text.piece_order import SPECIAL
 from seq2seq.text.subwords import SPACE
+from seq2seq.training.module import TranslationModule
 
 
 def without(group: str, words: list[object]) -> list[object]:
@@ -20,13 +21,27 @@ def without(group: str, words: list[object]) -> list[object]:
 
 
 def test_a_fit_starts_with_the_weights_subwords_and_languages_of_the_model(
-    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And runs with the dropout and the attention of its own recipe."""
     assert run("fit", *settings(data__src_lang="en", data__tgt_lang="de")) == 0
+    begin = TranslationModule.on_train_start
+
+    def look(self: TranslationModule) -> None:
+        begin(self)
+        assert (self.network.rate, self.network.attention) == (0.25, "fast")
+
+    monkeypatch.setattr(TranslationModule, "on_train_start", look)
     (corpus / "train.src").write_text("ba de\n" * 50)
     (corpus / "train.tgt").write_text("de ba\n" * 50)
     frozen = settings(
-        run="tuned", training__lr=0.0, trainer__max_steps=4, data__tgt_lang="fr", init_from="run"
+        run="tuned",
+        training__lr=0.0,
+        training__dropout__residual=0.25,
+        training__attention="fast",
+        trainer__max_steps=4,
+        data__tgt_lang="fr",
+        init_from="run",
     )
     assert run("fit", *frozen) == 0
     capsys.readouterr()

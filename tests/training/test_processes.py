@@ -54,7 +54,7 @@ def test_two_processes_learn_what_one_does_in_two_micro_batches_also_with_little
         torch.testing.assert_close(weights[name], weights["one"], rtol=1e-4, atol=1e-5)
 
 
-def test_no_two_micro_batches_of_a_run_draw_alike(
+def test_no_two_micro_batches_of_a_run_or_of_two_seeds_draw_alike(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draws = list[int]()
@@ -66,12 +66,13 @@ def test_no_two_micro_batches_of_a_run_draw_alike(
         return loss
 
     monkeypatch.setattr(TranslationModule, "training_step", watched)
-    for rank in range(2):  # as processes of one run know themselves
+    chosen = settings(trainer__accumulate_grad_batches=2, trainer__max_steps=3)
+    for seed, rank in ((1, 0), (1, 1), (2, 0)):  # as processes of one run know themselves
         monkeypatch.setattr(TranslationModule, "global_rank", rank)
-        fit = settings(run=f"rank{rank}", trainer__accumulate_grad_batches=2, trainer__max_steps=3)
-        assert run("fit", *fit) == 0
-    assert len(draws) == 12
-    assert len(set(draws)) == 12
+        own = ("--run", f"{seed}-{rank}", "--seed_everything", seed)
+        assert run("fit", *chosen, *own) == 0
+    assert len(draws) == 18
+    assert len(set(draws)) == 18
 
 
 def test_a_step_in_micro_batches_is_that_of_one_batch(corpus: Path, run: Run) -> None:
