@@ -91,12 +91,12 @@ def test_another_network_is_trained_with_the_subwords_of_a_model(
     assert "data.subwords.kind=bpe differs from unigram in run" in capsys.readouterr().err
 
 
-def own_subwords(path: str, *corpora: str) -> list[str]:
+def own_subwords(path: str, *corpora: str, size: int = 20) -> list[str]:
     """Train SentencePiece as it is, with its own ids -> all pieces that text can become."""
     text = [line for corpus in corpora for line in Path(corpus).read_text().splitlines()]
     with Path(path).open("wb") as file:
         sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=iter(text), model_writer=file, vocab_size=20, minloglevel=2
+            sentence_iterator=iter(text), model_writer=file, vocab_size=size, minloglevel=2
         )
     model = sentencepiece.SentencePieceProcessor(model_file=path)
     return [model.IdToPiece(i) for i in range(3, len(model))]
@@ -123,7 +123,10 @@ def test_a_network_is_trained_with_a_sentencepiece_model_for_each_language(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (corpus / "train.tgt").write_text((corpus / "train.tgt").read_text().upper())
-    sides = [own_subwords("source.spm", "train.src"), own_subwords("target.spm", "train.tgt")]
+    sides = [
+        own_subwords("source.spm", "train.src"),
+        own_subwords("target.spm", "train.tgt", size=22),
+    ]
     assert not set(sides[0]) & set(sides[1]) - {SPACE}
     own = without("--data.subwords.", settings(data__subwords_from=".", trainer__max_steps=1))
     assert run("fit", *own) == 2

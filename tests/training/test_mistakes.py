@@ -58,6 +58,7 @@ def test_other_subwords_are_an_error_however_many_they_are(
         ({"init_from": "nowhere"}, "init_from: nowhere does not exist"),
         ({"data__subwords_from": "nowhere"}, "data.subwords_from: nowhere does not exist"),
         ({"training__schedule": "linear", "trainer__max_steps": -1}, "trainer.max_steps=-1"),
+        ({"training__schedule": "cosine", "trainer__max_steps": 0}, "trainer.max_steps=0"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
