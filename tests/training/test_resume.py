@@ -20,6 +20,7 @@ from seq2seq.data.sampler import Draw
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import load_model
 from seq2seq.training.checkpoints import find_checkpoint, step_of
+from seq2seq.training.logs import read_log
 
 KILLED_FIT = Path(__file__).with_name("killed_fit.py")
 LAST_STEP = 16
@@ -290,3 +291,22 @@ def test_a_run_goes_on_in_its_precision_where_none_is_set(
     assert run("fit", *more, "--ckpt_path", "last") == 0
     said = [line for line in caplog.messages if line.startswith("training on cpu")]
     assert ["bf16-mixed" in line for line in said] == [True, True]
+
+
+@pytest.mark.parametrize("asked", [3, 5, 6])
+def test_epochs_are_validated_as_if_a_run_had_never_stopped(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """Every second one, of three steps, wherever Ctrl-C came."""
+    chosen = settings(
+        trainer__max_steps=13,
+        trainer__limit_train_batches=3,
+        trainer__val_check_interval=1.0,
+        trainer__check_val_every_n_epoch=2,
+    )
+    with monkeypatch.context() as patch:
+        ctrl_c_in_step(asked, patch)
+        with pytest.raises(SystemExit):
+            run("fit", *chosen)
+    assert run("fit", *chosen, "--ckpt_path", "last") == 0
+    assert sorted(read_log(Path("run"))["val_bleu"]) == [6, 12, 13]
