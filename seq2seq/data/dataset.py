@@ -7,6 +7,8 @@ import sys
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
+from multiprocessing import parent_process
+from multiprocessing.process import BaseProcess
 from random import Random
 from threading import Thread
 from typing import NamedTuple
@@ -234,10 +236,15 @@ def _begin_worker(_: int) -> None:
     gc.disable()
     if sys.platform == "linux":  # macOS does not tell who has sent a signal
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        Thread(target=_end_when_told, daemon=True).start()
+        run = parent_process()
+        assert run is not None
+        Thread(target=_end_when_told, args=(run,), daemon=True).start()
 
 
-def _end_when_told() -> None:
-    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != os.getppid():
-        pass
-    os._exit(0)
+def _end_when_told(run: BaseProcess) -> None:
+    """By `run`, or because it has ended. The one above this process may be another, a server of
+    forks, which lives as long as this one (Python's way from 3.14 on)."""
+    while True:
+        told = signal.sigtimedwait([signal.SIGTERM], 1)
+        if not run.is_alive() or (told is not None and told.si_pid == run.pid):
+            os._exit(0)

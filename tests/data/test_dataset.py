@@ -1,5 +1,7 @@
 """What a loader hands out; cut anywhere, it must go on as if it never had been."""
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -303,8 +305,12 @@ def test_workers_begin_the_next_epoch_before_this_one_has_ended(loaders: Loaders
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers elsewhere end with any SIGTERM")
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_a_worker_leaves_sigterm_to_its_run_but_for_its_own(loaders: Loaders) -> None:
+@pytest.mark.parametrize("begun_by", ["fork", "forkserver"])
+def test_a_worker_leaves_sigterm_to_its_run_but_for_its_own(
+    loaders: Loaders, begun_by: str
+) -> None:
     loader = loaders.new(workers=1)
+    loader.multiprocessing_context = begun_by
     found = map(contents, loader)
     first = next(found)
     (worker,) = vars(loader._iterator)["_workers"]
@@ -315,6 +321,37 @@ def test_a_worker_leaves_sigterm_to_its_run_but_for_its_own(loaders: Loaders) ->
     worker.terminate()
     worker.join(60)
     assert worker.exitcode == 0
+
+
+ENDS_ABRUPTLY = """
+import os, signal, sys
+from multiprocessing import get_context
+from seq2seq.data import dataset
+
+def work(number, connection):
+    dataset._begin_worker(number)
+    connection.send("begun")
+    signal.pause()
+
+if __name__ == "__main__":
+    context = get_context(sys.argv[1])
+    here, there = context.Pipe()
+    for number in range(2):
+        context.Process(target=work, args=(number, there), daemon=True).start()
+        here.recv()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers elsewhere are torch's own matter")
+@pytest.mark.parametrize("begun_by", ["fork", "forkserver"])
+def test_workers_end_with_their_run_however_that_ends(tmp_path: Path, begun_by: str) -> None:
+    (tmp_path / "run.py").write_text(ENDS_ABRUPTLY)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(tmp_path / "run.py"), begun_by]
+    # It waits for the end of all that hold the pipe.
+    ended = subprocess.run(command, stdout=subprocess.PIPE, env=environment, timeout=60)
+    assert ended.returncode == -signal.SIGKILL
 
 
 def test_a_loader_cut_twice_goes_on_too(loaders: Loaders) -> None:
