@@ -82,6 +82,16 @@ TRAINER_DEFAULTS = {
     "enable_model_summary": False,
 }
 
+ADVICE = {
+    "(closed|reset) by peer": "another process of this run has ended; it says why.",
+    r"DataLoader worker \(.*(killed|exited)": "a worker process has died, perhaps because memory "
+    "ran out; use fewer data.workers. What was finished before is kept: --ckpt_path last goes on.",
+    "in your SLURM bash script": "Slurm must start a task for each process of a run: instead of "
+    "--ntasks set --ntasks-per-node, to as many as --trainer.devices.",
+}
+"""What a user can do about errors of the libraries through which processes talk, torch's loader and
+Lightning."""
+
 
 class SaveRunConfig(SaveConfigCallback):
     """Keeps the full configuration of a fit as RUN/config.yaml, once it has all been accepted: what
@@ -324,10 +334,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise SIGTERMException
     except MisconfigurationException as error:
         raise ConfigError(str(error)) from None
-    except RuntimeError as error:  # of the library through which processes talk
-        if not re.search("(closed|reset) by peer", str(error)):
-            raise
-        raise ConfigError("another process of this run has ended; it says why.") from None
+    except RuntimeError as error:
+        for pattern, advice in ADVICE.items():
+            if re.search(pattern, str(error)):
+                raise ConfigError(advice) from None
+        raise
     except SIGTERMException:  # Lightning's, with status 0
         raise SystemExit(128 + signal.SIGTERM) from None
     except SystemExit as end:

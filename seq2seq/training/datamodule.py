@@ -99,7 +99,14 @@ class CorpusDataModule(pl.LightningDataModule):
         self.subwords, self.subword_sampling = subwords, subword_sampling
         self.batch_tokens, self.batch_pairs, self.max_length = batch_tokens, batch_pairs, max_length
         self.temperature = temperature
-        self.workers, self.cache, self.seed = workers, Path(cache).expanduser(), seed
+        self.workers, self.seed = workers, seed
+        try:
+            self.cache = Path(cache).expanduser()
+        except RuntimeError:  # a container's user may have none
+            raise ConfigError(
+                f"data.cache={cache} is in a home directory, which is not known; set HOME, or "
+                f"choose another folder."
+            ) from None
         self.subwords_from = subwords_from
         self.stores: list[PairStore] = []
         """The training corpora."""

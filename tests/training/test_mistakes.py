@@ -1,12 +1,16 @@
 """What is wrong with settings and corpora of a training is told in one line."""
 
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 from full_disk import room_for
 from small_runs import Run, settings
+
+from seq2seq.data.dataset import TrainingBatches
 
 
 def test_a_test_set_without_spaces_and_without_a_tokenizer_is_warned_of(
@@ -357,3 +361,39 @@ def test_learned_positions_must_hold_the_longest_sentence_and_its_end(
     assert run("fit", *settings(**changes)) == status
     if status:
         assert "of 6 subwords" in capsys.readouterr().err
+
+
+def test_a_worker_that_is_killed_is_one_line(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def killed(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does where memory has run out
+
+    monkeypatch.setattr(TrainingBatches, "__getitem__", killed)
+    assert run("fit", *settings(data__workers=1)) == 2
+    said = capsys.readouterr().err
+    assert "error: a worker process has died, perhaps because memory ran out; use fewer" in said
+    assert "Traceback" not in said
+
+
+def test_a_home_that_is_not_known_is_one_line(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 2)
+    assert run("fit", *settings(data__cache="~/cache")) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(
+        "error: data.cache=~/cache is in a home directory, which is not known; set HOME, or choose "
+        "another folder.\n"
+    )
+
+
+def test_tasks_of_slurm_that_are_not_counted_by_node_are_one_line(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE", raising=False)
+    for name, value in (("NTASKS", "2"), ("JOB_NAME", "train"), ("PROCID", "0")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert run("fit", *settings()) == 2
+    assert "instead of --ntasks set --ntasks-per-node, to as many" in capsys.readouterr().err
