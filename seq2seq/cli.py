@@ -50,6 +50,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit status."""
+    if sys.stderr is None:  # closed: what is said goes nowhere, and into no file opened after it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         try:
             status = _command(sys.argv[1:] if argv is None else list(argv))

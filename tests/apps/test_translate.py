@@ -193,6 +193,15 @@ def test_closed_streams_are_named(
     assert "standard output is closed" in capsys.readouterr().err
 
 
+def test_what_is_said_where_standard_error_is_closed_goes_nowhere(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert translate("--output", "out") == 0
+    assert (here / "out").exists()
+    sys.stderr.close()
+
+
 def stop_after(here: Path, lines: bytes) -> None:
     """Leave an unfinished output of these lines, which end before one that is no UTF-8."""
     (here / "in").write_bytes(lines + b"\xff\n")
