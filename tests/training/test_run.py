@@ -233,7 +233,7 @@ def test_a_line_a_minute_says_how_far_the_run_is(
     caplog.set_level("INFO")
     seconds, module = 0, TranslationModule(ModelConfig(), Recipe(), SearchConfig())
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: seconds))
-    trainer: Any = SimpleNamespace(is_global_zero=True, max_steps=end)
+    trainer: Any = SimpleNamespace(max_steps=end)
     known = {"val_bleu": 7.5, "loss": 9.5, "grad_norm": 2e15, "lr": 1 / 3000}
     known["tokens_per_second"] = 123456.7
     trainer.callback_metrics = {name: torch.tensor(value) for name, value in known.items()}
