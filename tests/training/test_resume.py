@@ -49,15 +49,23 @@ def start_fit(*command: str, **changes: object) -> "subprocess.Popen[str]":
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"},
     )
 
 
-def fit(*command: str, **changes: object) -> tuple[int, str]:
-    """Its exit status, and what it said."""
-    process = start_fit(*command, **changes)
-    said, _ = process.communicate(timeout=300)
+def end_of(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Its exit status, and what it said; of one without an end, where each of its threads is."""
+    try:
+        said, _ = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGABRT)
+        said, _ = process.communicate()
+        pytest.fail(f"it does not end: {said}", pytrace=False)
     return process.returncode, said
+
+
+def fit(*command: str, **changes: object) -> tuple[int, str]:
+    return end_of(start_fit(*command, **changes))
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -258,8 +266,8 @@ def test_a_run_that_was_asked_to_stop_writes_a_checkpoint_and_goes_on_exactly(
         assert stopped.poll() is None
         time.sleep(0.01)
     os.killpg(stopped.pid, number)
-    said, _ = stopped.communicate(timeout=100)
-    assert stopped.returncode == 128 + number, said
+    status, said = end_of(stopped)
+    assert status == 128 + number, said
     assert "Traceback" not in said
     assert find_checkpoint("last", corpus / "run") is not None
     assert not (corpus / f"run/checkpoints/step={LAST_STEP}.ckpt").exists(), "it came too late"
