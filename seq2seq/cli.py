@@ -6,7 +6,6 @@ verbs of the LightningCLI share `apps/train.py`, which parses for itself.
 """
 
 import argparse
-import errno
 import importlib
 import importlib.metadata
 import os
@@ -14,10 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from seq2seq.errors import ConfigError, UserError
+from seq2seq.errors import NO_ROOM, ConfigError, UserError
 
-NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
-"""A full disk, and what a user may use of it."""
 LIGHTNING_VERBS = {
     "fit": "train a model on a parallel corpus",
     "validate": "score a model on the validation set",

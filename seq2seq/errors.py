@@ -8,6 +8,14 @@ UserError                 one line on stderr, exit status 2; anything else is a 
 └── TrainingError         a training that cannot go on
 """
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+"""A full disk, and what a user may use of it."""
+
 
 class UserError(Exception):
     """Names the setting as typed, its value, what is expected and what to do."""
@@ -31,3 +39,14 @@ class SentenceError(UserError):
 
 class TrainingError(UserError):
     """A training cannot go on as it is."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A disk that gets full within is said to be that of `path`; Python names no file then."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            error.filename = str(path)
+        raise

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, writing
 
 
 @contextmanager
@@ -28,7 +28,8 @@ def build_once(target: Path) -> Iterator[Path | None]:
             return
         _remove(unfinished)
         try:
-            yield unfinished
+            with writing(target):
+                yield unfinished
             os.replace(unfinished, target)
         finally:
             _remove(unfinished)
