@@ -274,6 +274,7 @@ def test_the_suggested_form_of_a_named_corpus_works(
     ("room", "file"),
     [
         (3_000, "cache/corpora/[0-9a-f]+"),
+        (30_000, r"cache/subwords/[0-9a-f]+\.model"),
         (100_000, r"cache/subwords/[0-9a-f]+\.model"),
         (260_000, r"/.*/run/checkpoints/best-step=4-bleu=[\d.]+\.ckpt"),
     ],

@@ -53,10 +53,10 @@ def start_fit(*command: str, **changes: object) -> "subprocess.Popen[str]":
     )
 
 
-def end_of(process: "subprocess.Popen[str]") -> tuple[int, str]:
+def end_of(process: "subprocess.Popen[str]", seconds: int = 300) -> tuple[int, str]:
     """Its exit status, and what it said; of one without an end, where each of its threads is."""
     try:
-        said, _ = process.communicate(timeout=300)
+        said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGABRT)
         said, _ = process.communicate()
@@ -266,7 +266,7 @@ def test_a_run_that_was_asked_to_stop_writes_a_checkpoint_and_goes_on_exactly(
         assert stopped.poll() is None
         time.sleep(0.01)
     os.killpg(stopped.pid, number)
-    status, said = end_of(stopped)
+    status, said = end_of(stopped, 100)
     assert status == 128 + number, said
     assert "Traceback" not in said
     assert find_checkpoint("last", corpus / "run") is not None
