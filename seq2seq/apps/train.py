@@ -18,6 +18,7 @@ from pytorch_lightning import LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.plugins.environments import SLURMEnvironment  # type: ignore[attr-defined]
 from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-defined]
     MisconfigurationException,
@@ -230,6 +231,10 @@ class TranslationCLI(LightningCLI):
             self.trainer = self.instantiate_trainer(**services)
         except (TypeError, ValueError) as error:
             raise ConfigError(str(error)) from None
+        cluster = self.trainer._accelerator_connector.cluster_environment
+        if isinstance(cluster, SLURMEnvironment):
+            # It would write a checkpoint in the middle of a step, and `test` that one.
+            cluster.auto_requeue = False
 
     def _run_services(self, run: Path) -> dict[str, Any]:
         """Trainer settings that follow from the run folder, the recipe and the device."""

@@ -231,11 +231,11 @@ class ResumableLoader(DataLoader[Parcel]):
 
 def _begin_worker(_: int) -> None:
     """Switch the garbage collector off: batches refer to nothing in circles, and it took a third
-    of the time of a worker (docs/results.md). Of SIGTERM to all processes of a run, which still
-    needs batches then, only what the run itself sends ends a worker."""
+    of the time of a worker (docs/results.md). Of SIGTERM and SIGUSR1 to all processes of a run,
+    which still needs batches then, only a SIGTERM of the run itself ends a worker."""
     gc.disable()
     if sys.platform == "linux":  # macOS does not tell who has sent a signal
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
         run = parent_process()
         assert run is not None
         Thread(target=_end_when_told, args=(run,), daemon=True).start()

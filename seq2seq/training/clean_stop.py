@@ -11,10 +11,13 @@ from pytorch_lightning.callbacks import Callback
 
 from seq2seq.training.checkpoints import LAST
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
 
 class CleanStop(Callback):
-    """Ctrl-C and SIGTERM let the step end, write a checkpoint and stop; a second one stops at once,
-    and so does the first one while candidates are scored: the next session does that again.
+    """Ctrl-C, SIGTERM and SIGUSR1, which Slurm may be told to send, let the step end, write a
+    checkpoint and stop; a second one stops at once, and so does the first one while candidates are
+    scored: the next session does that again.
 
     The status is 128 plus the signal's number, as in a shell. Of several processes it is enough
     that one gets the signal.
@@ -38,7 +41,7 @@ class CleanStop(Callback):
         self._process = os.getpid()
         if trainer.received_sigterm:  # before there was a step to end
             self.asked = signal.SIGTERM
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in SIGNALS:
             self._handlers[number] = signal.signal(number, self._ask)
 
     def on_train_batch_end(
@@ -78,9 +81,10 @@ class CleanStop(Callback):
         self._restore()
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """SIGTERM ends the choice at once, as Ctrl-C does, and not without a word."""
+        """A signal ends the choice at once, as Ctrl-C does anyway, and not without a word."""
         if threading.current_thread() is threading.main_thread():
-            self._handlers[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._end)
+            for number in SIGNALS[1:]:
+                self._handlers[number] = signal.signal(number, self._end)
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         self._restore()

@@ -305,17 +305,18 @@ def test_workers_begin_the_next_epoch_before_this_one_has_ended(loaders: Loaders
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers elsewhere end with any SIGTERM")
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("begun_by", ["fork", "forkserver"])
-def test_a_worker_leaves_sigterm_to_its_run_but_for_its_own(
-    loaders: Loaders, begun_by: str
+def test_a_worker_leaves_signals_to_its_run_but_for_its_own(
+    loaders: Loaders, begun_by: str, number: signal.Signals
 ) -> None:
     loader = loaders.new(workers=1)
     loader.multiprocessing_context = begun_by
     found = map(contents, loader)
     first = next(found)
     (worker,) = vars(loader._iterator)["_workers"]
-    kill = "import os, signal, sys; os.kill(int(sys.argv[1]), signal.SIGTERM)"
-    subprocess.run([sys.executable, "-c", kill, str(worker.pid)], check=True)
+    kill = "import os, sys; os.kill(int(sys.argv[1]), int(sys.argv[2]))"
+    subprocess.run([sys.executable, "-c", kill, str(worker.pid), str(int(number))], check=True)
     assert [first, *found] == epochs(loaders.new(), 1)
     assert worker.is_alive()
     worker.terminate()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pytorch_lightning.trainer.connectors import signal_connector
 from small_runs import Run, ctrl_c_in_step, metrics, settings, validated_after
 
 from seq2seq.training import choice
@@ -84,21 +85,43 @@ def test_a_run_that_is_stopped_in_its_last_validation_chooses_its_model_when_it_
     assert Path("run/candidates.jsonl").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_run_that_is_stopped_while_candidates_are_scored_says_where_it_stands_and_chooses_later(
-    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    corpus: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    number: signal.Signals,
 ) -> None:
     caplog.set_level("INFO")
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        patch.setattr(choice, "_validation_bleu", lambda *_: signal.raise_signal(signal.SIGTERM))
+        patch.setattr(choice, "_validation_bleu", lambda *_: signal.raise_signal(number))
         with pytest.raises(SystemExit) as stopped:
             run("fit", *settings())
-    assert stopped.value.code == 128 + signal.SIGTERM
+    assert stopped.value.code == 128 + number
     assert caplog.messages[-1] == "interrupted after 8 steps; model: run/model"
     assert not Path("run/candidates.jsonl").exists()
     assert run("fit", *settings(), "--ckpt_path", "last") == 0
     assert Path("run/candidates.jsonl").exists()
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_of_slurm_stops_a_run_as_others_do_and_leaves_no_checkpoint_of_lightnings_own(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning would go on with it, and test it instead of the model."""
+    task = {"NTASKS": 1, "NTASKS_PER_NODE": 1, "PROCID": 0, "LOCALID": 0, "NODEID": 0, "JOB_ID": 7}
+    for name, value in task.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    monkeypatch.setenv("SLURM_JOB_NAME", "train")
+    monkeypatch.setattr(signal_connector, "call", lambda command: pytest.fail(f"ran {command}"))
+    stop_in("training_step", monkeypatch, signal.SIGUSR1)
+    with pytest.raises(SystemExit) as stopped:
+        run("fit", *settings())
+    assert stopped.value.code == 128 + signal.SIGUSR1
+    assert [path.name for path in Path().rglob("*.ckpt")] == ["step=1.ckpt"]
+    assert run("fit", *settings(), "--ckpt_path", "last") == 0
 
 
 def test_a_run_that_is_stopped_before_its_first_step_ends_with_the_checkpoint_of_that(
@@ -128,9 +151,9 @@ def test_a_test_that_is_stopped_says_so_in_its_status(
     assert stopped.value.code == 128 + signal.SIGTERM
 
 
-def stop_in(name: str, patch: pytest.MonkeyPatch) -> None:
-    """SIGTERM comes in the first of these steps."""
-    step, signals = getattr(TranslationModule, name), iter([signal.SIGTERM])
+def stop_in(name: str, patch: pytest.MonkeyPatch, number: int = signal.SIGTERM) -> None:
+    """The signal comes in the first of these steps."""
+    step, signals = getattr(TranslationModule, name), iter([number])
 
     def stopping(*arguments: Any) -> Any:
         for number in signals:
@@ -244,7 +267,7 @@ def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_wer
     stop = CleanStop(tmp_path)
     strategy = SimpleNamespace(reduce_boolean_decision=one_of_two)
     trainer = cast("Any", SimpleNamespace(strategy=strategy, received_sigterm=False))
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     before = [signal.getsignal(number) for number in numbers]
     for begin in (stop.on_train_start, stop.on_fit_end):
         begun = Thread(target=begin, args=(trainer, MODULE))
