@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from jsonargparse import Namespace
 from pytorch_lightning.cli import LightningArgumentParser
 
-from seq2seq.apps.train_settings import GROUPS, no_group
+from seq2seq.apps.train_settings import GROUPS, check_groups, no_group
 from seq2seq.errors import ConfigError
 
 LONGEST_ERROR = 600
@@ -46,6 +46,7 @@ class OneLineParser(LightningArgumentParser):
         self._reading = path
         try:
             settings: Namespace = super().parse_path(path, *args, **kwargs)
+            check_groups(settings)  # before some of them are given their defaults instead
             return settings
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is no UTF-8 text; expected YAML in UTF-8.") from None

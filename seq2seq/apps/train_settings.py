@@ -58,7 +58,7 @@ def check_seed(seed: int) -> None:
 def check_groups(settings: Namespace) -> None:
     """Raise ConfigError for a value where settings are expected."""
     for group in GROUPS:
-        if not isinstance(settings[group], Namespace):
+        if group in settings and not isinstance(settings[group], Namespace):
             raise ConfigError(no_group(group, settings[group]))
 
 

@@ -150,6 +150,9 @@ def test_one_matrix_for_two_vocabularies_is_refused_before_train_is_stored(
         ("data: {subword_sampling: 0.2}", "data.subword_sampling=0.2 is no group"),
         ("search: {diversity: 2}", "search.diversity=2 is no group"),
         ("model: 3", "model=3 is no group"),
+        ("data: 3", "data=3 is no group"),
+        ("trainer: 3", "trainer=3 is no group"),
+        ("trainer: null", "trainer=None is no group"),
     ],
 )
 def test_a_group_of_settings_that_is_one_value_is_named(
