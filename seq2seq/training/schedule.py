@@ -1,4 +1,4 @@
-"""Learning rate schedules: fn(progress) -> factor of the peak rate, after a linear warm-up."""
+"""Learning rate schedules: fn(step, warmup, total) -> share of the peak rate after the warm-up."""
 
 import math
 from collections.abc import Callable
