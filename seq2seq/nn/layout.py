@@ -25,8 +25,7 @@ class Layout(Protocol):
         """What stands at the positions of rows, (R, N) -> (...)."""
 
     def split(self, x: Tensor, head_dim: int) -> Tensor:
-        """(..., H * E) -> (B, H, N, E), or joined (M, H, E); by width, so a shard with fewer heads
-        runs the same."""
+        """(..., H * E) -> (B, H, N, E), or joined (M, H, E)."""
 
     def merge(self, heads: Tensor) -> Tensor:
         """What `split` gives -> (..., H * E)."""
