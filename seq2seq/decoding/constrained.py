@@ -30,7 +30,8 @@ MOST_BEAMS = 4
 class ConstrainedSearch:
     """A `Search`, see search.py, under one constraint for each sentence.
 
-    A draft goes on with its W likeliest tokens, and with all that help it to a missing phrase.
+    A draft goes on with its likeliest tokens, as many as the plain beam is wide, and with all that
+    help it to a missing phrase.
     `limits` should leave room for the phrases. Where nothing complete is found within them, it is
     the best of what misses least.
     """
