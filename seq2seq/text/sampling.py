@@ -34,7 +34,8 @@ class Lattice(NamedTuple):
     """
 
     first: "array[int]"
-    """Where in the other two an end begins; ends are counted from 1, those of the first piece."""
+    """Of the ends, counted from 1: what belongs to one stands in the other two from first[end - 1]
+    to before first[end]."""
     begins: "array[int]"
     chances: "array[float]"
 
