@@ -25,9 +25,10 @@ def try_longest(learner: Learner, data: CorpusDataModule, optimizer: Optimizer) 
 
 
 def _compile(learner: Learner, usual: int) -> None:
-    """One graph for all batches of several pairs, of which there are `usual` ones, and one for
-    those of one pair. torch takes for always equal what is equal in the first batch, so its numbers
-    are numbers of heads that no network has: an odd multiple of 23."""
+    """A graph for batches of about `usual` pairs, which is that of all others of several pairs but
+    small ones, of which a GPU computes sums otherwise, and one for those of one pair. torch takes
+    for always equal what is equal in the first batch, so its numbers are numbers of heads that no
+    network has: an odd multiple of 23."""
     for pairs in (23 + max(0, usual - 23) // 46 * 46, 1):
         learner.anew([uniform(pairs, 31, 37).to(learner.parameters[0].device)])
         learner.begin()
