@@ -32,7 +32,8 @@ class ModelConfig:
     tgt_vocab_size: int = 0
     """Target subwords; 0 until the subword model is known."""
     d_model: int = 256
-    """Width D of every hidden vector; even, and a multiple of `heads` unless `head_dim` is set."""
+    """Width D of every hidden vector; even with sinusoids, and a multiple of `heads` unless
+    `head_dim` is set."""
     heads: int = 4
     """Attentions side by side, H."""
     head_dim: int | None = None
