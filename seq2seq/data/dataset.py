@@ -122,7 +122,7 @@ class TrainingBatches(Dataset[Parcel]):
 
 
 def _size(pair: EncodedPair) -> tuple[int, int]:
-    """Pairs of one longer side are sorted by the other."""
+    """Pairs of one longer side are sorted by how much longer the source is."""
     src, tgt = pair
     return _longer(pair), len(src) - len(tgt)
 

@@ -101,8 +101,8 @@ class TokenBatchSampler:
         indices, lengths = indices[fits], lengths[fits]
         longer = self._longer(lengths)
         src, tgt = lengths.T.astype(np.float64)
-        # Pairs of one longer side are sorted by the other; a little noise, for 1% more padding,
-        # lets them meet in another company every epoch.
+        # Pairs of one longer side are sorted by how much longer the source is; a little noise, for
+        # 1% more padding, lets them meet in another company every epoch.
         noise = 2 * rng.random(len(indices)) if self.shuffle else 0
         indices = indices[np.lexsort((src - tgt + noise, longer))]
         sizes = self._sizes(longer) if len(indices) else []
