@@ -44,7 +44,7 @@ class Cleaning:
 def judge(cleaning: Cleaning, track: Track) -> Iterator[Verdict]:
     """Every pair of the corpus once, in order; it is read twice.
 
-    Memory: 12 bytes at most for each pair, and some 100 for each evaluation sentence.
+    Memory: 16 bytes at most for each pair, and some 100 for each evaluation sentence.
     """
     evaluation = frozenset(_folded_keys(cleaning.against))
     seen = survey(cleaning.files, cleaning.languages, track, "clean")

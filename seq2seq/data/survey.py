@@ -36,7 +36,7 @@ class Survey:
 
 
 def survey(files: CorpusFiles, languages: tuple[str, str], track: Track, name: str = "") -> Survey:
-    """Memory: 8 bytes for each pair, 4 more at most at the end, and the sample."""
+    """Memory: 8 bytes for each pair, 8 more at most at the end, and the sample."""
     counts = [0, 0]
     sample: list[Pair] = []
     fingerprints = Fingerprints()
@@ -124,7 +124,7 @@ class Repeated:
 
     def __init__(self, values: "array[int]") -> None:
         """In order."""
-        self._values, self._lines = values, array("Q", bytes(8 * len(values)))
+        self._values, self._lines = values, array("Q", [0]) * len(values)
 
     def keep(self, value: int, line: int) -> None:
         """Keep a line, from 1, unless the fingerprint has one, or occurs but once."""
