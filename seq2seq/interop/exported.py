@@ -1,7 +1,7 @@
-"""The folder of an exported model: another library's files and, beside them, three of ours.
+"""The folder of an exported model: another library's files and, beside them, ours.
 
-seq2seq.json says what the folder is, and the two subword models turn text into its tokens. The
-other library needs none of them.
+seq2seq.json says what the folder is, the two subword models turn text into its tokens, README.md is
+its card. The other library needs none of them.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ class Exported:
         return self.about.max_length
 
     def write(self) -> None:
-        """Our three files."""
+        """Ours but the card."""
         (self.folder / SRC_SUBWORDS).write_bytes(self.src_subwords.serialized)
         (self.folder / TGT_SUBWORDS).write_bytes(self.tgt_subwords.serialized)
         stored = {"format_version": FORMAT_VERSION, **dataclasses.asdict(self.about)}
