@@ -42,7 +42,7 @@ class TrainingError(UserError):
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def disk_of(path: Path) -> Iterator[None]:
     """A disk that gets full within is said to be that of `path`; Python names no file then."""
     try:
         yield

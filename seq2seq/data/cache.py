@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from seq2seq.errors import ConfigError, writing
+from seq2seq.errors import ConfigError, disk_of
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def build_once(target: Path) -> Iterator[Path | None]:
             return
         _remove(unfinished)
         try:
-            with writing(target):
+            with disk_of(target):
                 yield unfinished
             os.replace(unfinished, target)
         finally:

@@ -15,7 +15,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
-from seq2seq.errors import ConfigError, writing
+from seq2seq.errors import ConfigError, disk_of
 from seq2seq.model_folder import CONFIG, SavedModel
 
 FOLDER = "checkpoints"
@@ -30,7 +30,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
     ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(UNFINISHED.format(path.name))
-    with writing(path), unfinished.open("wb") as file:
+    with disk_of(path), unfinished.open("wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
