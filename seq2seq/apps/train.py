@@ -169,7 +169,7 @@ class TranslationCLI(LightningCLI):
         """Nothing: settings on the command line win over a checkpoint's."""
 
     def _set_seed(self) -> None:
-        check_seed(self._get(self.config, "seed_everything"))
+        check_seed(self.config[self.subcommand].seed_everything)
         super()._set_seed()
 
     def before_instantiate_classes(self) -> None:
@@ -209,24 +209,24 @@ class TranslationCLI(LightningCLI):
                 settings.data[side] = settings.data[side] or code
 
     def instantiate_classes(self) -> None:
-        check_corpora(self._get(self.config, "data"))
+        check_corpora(self.config[self.subcommand].data)
         try:
             self.config_init = self.parser.instantiate(self.config)
         except ValueError as error:  # of a setting that may be null, too, around what is wrong
             if (mistake := _user_error(error)) is None:
                 raise
             raise mistake from None
-        run = Path(self._get(self.config_init, "run"))
-        self.datamodule: LightningDataModule = self._get(self.config_init, "data")
+        made = self.config_init[self.subcommand]
+        self.datamodule: LightningDataModule = made.data
         self.model = TranslationModule(
-            self._get(self.config_init, "model"),
-            self._get(self.config_init, "training"),
-            self._get(self.config_init, "search"),
-            seed=self._get(self.config_init, "seed_everything"),
-            init_from=self._get(self.config_init, "init_from"),
-            output=run,
+            made.model,
+            made.training,
+            made.search,
+            seed=made.seed_everything,
+            init_from=made.init_from,
+            output=Path(made.run),
         )
-        services = self._run_services(run)
+        services = self._run_services(made)
         try:
             self.trainer = self.instantiate_trainer(**services)
         except (TypeError, ValueError) as error:
@@ -236,9 +236,9 @@ class TranslationCLI(LightningCLI):
             # It would write a checkpoint in the middle of a step, and `test` that one.
             cluster.auto_requeue = False
 
-    def _run_services(self, run: Path) -> dict[str, Any]:
+    def _run_services(self, made: Namespace) -> dict[str, Any]:
         """Trainer settings that follow from the run folder, the recipe and the device."""
-        settings = self._get(self.config_init, "trainer")
+        run, settings = Path(made.run), made.trainer
         callbacks = _listed(settings.callbacks)
         if settings.enable_progress_bar is not False:
             callbacks.append(ProgressBar() if sys.stderr.isatty() else ProgressLines())
@@ -248,9 +248,7 @@ class TranslationCLI(LightningCLI):
         }
         if self.subcommand == "fit":
             every = settings.val_check_interval if settings.limit_val_batches == 0 else None
-            callbacks += _fit_callbacks(
-                run, self._get(self.config_init, "training"), Record(self._settings()), every
-            )
+            callbacks += _fit_callbacks(run, made.training, Record(self._settings()), every)
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False
         steps = settings.val_check_interval
@@ -265,10 +263,9 @@ class TranslationCLI(LightningCLI):
             if settings.precision not in (None, "32-true"):
                 rank_zero_info(f"in fp32: trainer.precision={settings.precision} is for training")
         elif settings.precision is None:
-            width = self._get(self.config_init, "model").d_model
-            start = self._get(self.config_init, "ckpt_path")
-            before = training_until(Path(start)) if start else None
+            before = training_until(Path(made.ckpt_path)) if made.ckpt_path else None
             earlier = before["hardware"] if before else []
+            width = made.model.d_model
             services["precision"] = precision_for(settings.accelerator, width, earlier)
         return services
 
