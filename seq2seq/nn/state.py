@@ -38,7 +38,7 @@ class LayerState:
         if self.keys is None or self.values is None:
             assert used == positions.shape[1], "a state without a cache decodes only once"
             return keys, values
-        self.keys, self.values = with_room(self.keys, used, 2), with_room(self.values, used, 2)
+        self.keys, self.values = with_room(self.keys, used), with_room(self.values, used)
         width = self.keys.shape[3]
         rows = torch.arange(len(positions), device=positions.device)[:, None]  # (R, 1)
         where = rows // width, positions, rows % width
@@ -59,17 +59,16 @@ class LayerState:
         return LayerState(*kept)
 
 
-def with_room(cache: Tensor, used: int, dim: int) -> Tensor:
-    """A cache of at least `used` positions in `dim`, twice as many as before if it must grow.
+def with_room(cache: Tensor, used: int) -> Tensor:
+    """cache (., ., C, ...) with room for `used` positions, twice as much as before if it must grow.
 
     New places hold zeros: a row that lags behind attends to them with weight 0, and 0 times
     whatever else stood there might be NaN.
     """
-    room = cache.shape[dim]
+    room = cache.shape[2]
     if used <= room:
         return cache
-    padding = [0, 0] * (cache.dim() - 1 - dim) + [0, max(used, 2 * room) - room]
-    return F.pad(cache, padding)
+    return F.pad(cache, [0, 0] * (cache.dim() - 3) + [0, max(used, 2 * room) - room])
 
 
 @dataclass
@@ -100,7 +99,7 @@ class DecoderState:
         if self.width > 1:
             own = torch.arange(self.width, device=positions.device)[None, :, None]  # (1, W, 1)
             places = positions.view(len(self.ancestors), self.width, steps)
-            ancestors = with_room(self.ancestors, after.used, 2)
+            ancestors = with_room(self.ancestors, after.used)
             after.ancestors = ancestors.scatter(2, places, own.expand_as(places))
         return after
 

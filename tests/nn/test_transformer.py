@@ -262,7 +262,7 @@ def test_beams_of_one_sentence_equal_that_many_copies_of_it(
 @pytest.mark.parametrize(("used", "room"), [(1, 4), (4, 4), (5, 8), (8, 8), (9, 9), (20, 20)])
 def test_a_cache_that_must_grow_doubles_and_new_places_hold_zeros(used: int, room: int) -> None:
     cache = torch.randn(B, H, 4, W, 3)
-    grown = with_room(cache, used, 2)
+    grown = with_room(cache, used)
     assert grown.shape == (B, H, room, W, 3)
     assert grown[:, :, :4].equal(cache)
     assert (grown[:, :, 4:] == 0).all()
