@@ -303,7 +303,7 @@ def _fit_callbacks(
 ) -> list[Any]:
     """`unvalidated` is every how many steps a checkpoint is written where no validation is."""
     folder = run / FOLDER
-    last = KeptCheckpoints(folder, LAST, "step", recipe.keep_last, every_n_train_steps=unvalidated)
+    last = KeptCheckpoints(folder, LAST, "step", recipe.keep_last, unvalidated)
     best = KeptCheckpoints(folder, BEST, "val_bleu", recipe.keep_best)
     patience = Patience(recipe.patience)
     stored = BestModelFolder(run / "model", record)

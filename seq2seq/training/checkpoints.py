@@ -55,7 +55,10 @@ class KeptCheckpoints(ModelCheckpoint):
     stop has left them, or a session that began there.
     """
 
-    def __init__(self, folder: Path, name: str, monitor: str, count: int, **when: Any) -> None:
+    def __init__(
+        self, folder: Path, name: str, monitor: str, count: int, every: int | None = None
+    ) -> None:
+        """`every` is how many steps lie between two of them; None where validations decide."""
         super().__init__(
             folder,
             name,
@@ -65,8 +68,9 @@ class KeptCheckpoints(ModelCheckpoint):
             auto_insert_metric_name=False,
             enable_version_counter=False,
             save_on_train_epoch_end=False,  # from where a run does not go on exactly
-            **when,
+            every_n_train_steps=every,
         )
+        self.every = every
         self._name = re.compile(re.sub(r"\\{.*?\\}", r"[\\d.]+", re.escape(f"{name}.ckpt")))
 
     @property
@@ -106,7 +110,7 @@ class KeptCheckpoints(ModelCheckpoint):
     ) -> None:
         """Keep the last step, too, where steps decide when; where validations do, it has one."""
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
-        ends = self._every_n_train_steps and trainer.should_stop
+        ends = self.every is not None and trainer.should_stop
         if ends and not self._should_skip_saving_checkpoint(trainer):
             self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))
 
