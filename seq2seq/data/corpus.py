@@ -61,6 +61,12 @@ class CorpusFiles:
     def __str__(self) -> str:
         return self.path if self.path is not None else f"{self.src} and {self.tgt}"
 
+    @property
+    def dataset(self) -> str | None:
+        """What stands behind hf: where it is a Hugging Face dataset; None where it is files."""
+        path = self.path or ""
+        return path.removeprefix(HUGGING_FACE) if path.startswith(HUGGING_FACE) else None
+
 
 def stream_pairs(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> Iterator[Pair]:
     """The pairs of a corpus in file order, in constant memory.
@@ -81,15 +87,15 @@ def sources(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> li
 
     The same files, unchanged, and the same settings give the same pairs.
     """
-    if files.path is not None and files.path.startswith(HUGGING_FACE):
-        return fingerprint(files.path.removeprefix(HUGGING_FACE), files.split)
+    if files.dataset is not None:
+        return fingerprint(files.dataset, files.split)
     return files_of(files, src_lang=src_lang, tgt_lang=tgt_lang)
 
 
 def files_of(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> list[Path]:
     """The files that the pairs are read from: two text files, one with both sides, or none where
     they are a Hugging Face dataset."""
-    if files.path is not None and files.path.startswith(HUGGING_FACE):
+    if files.dataset is not None:
         return []
     if files.path is not None and reader_of(files.path):
         return [Path(files.path)]
@@ -103,8 +109,8 @@ def read_pairs(
     has both sides: the lines of a file, the rows of a dataset."""
     fields = {"src_field": files.src_field, "tgt_field": files.tgt_field}
     sides = Sides(src_lang=src_lang, tgt_lang=tgt_lang, **fields)
-    if files.path is not None and files.path.startswith(HUGGING_FACE):
-        return read_dataset(files.path.removeprefix(HUGGING_FACE), files.split, sides, errors)
+    if files.dataset is not None:
+        return read_dataset(files.dataset, files.split, sides, errors)
     if files.path is not None and (reader := reader_of(files.path)):
         return reader(files.path, sides, errors)
     return parallel_lines(*_two_files(files, src_lang, tgt_lang))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from seq2seq.data.corpus import HUGGING_FACE, CorpusFiles, sources
+from seq2seq.data.corpus import CorpusFiles, sources
 from seq2seq.data.formats import read_jsonl, read_tsv, reader_of
 from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
@@ -33,9 +33,9 @@ def origin(
     if name:
         facts["name"] = name
     if isinstance(found, str):
-        assert corpus.path is not None
-        dataset = corpus.path.removeprefix(HUGGING_FACE)
-        facts["dataset_folder" if Path(dataset).is_dir() else "dataset"] = dataset
+        assert corpus.dataset is not None
+        folder = Path(corpus.dataset).is_dir()
+        facts["dataset_folder" if folder else "dataset"] = corpus.dataset
         facts["split"], facts["fingerprint"] = corpus.split, found
         return facts
     for path in filter(Path.is_file, found):
