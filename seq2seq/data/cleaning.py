@@ -53,12 +53,7 @@ def judge(cleaning: Cleaning, track: Track) -> Iterator[Verdict]:
             f"{cleaning.files}: the source has {seen.src_lines} lines but the target has "
             f"{seen.tgt_lines}; `seq2seq inspect` guesses where they part."
         )
-    normal = learn_normal(
-        seen.sample,
-        src_lang=cleaning.languages[0],
-        tgt_lang=cleaning.languages[1],
-        limits=cleaning.limits,
-    )
+    normal = learn_normal(seen.sample, cleaning.languages, cleaning.limits)
     judged = _Judge(cleaning.rules, normal, seen, evaluation)
     pairs = whole_pairs(cleaning.files, cleaning.languages)
     for line, pair in enumerate(track(pairs, "clean: sorting", seen.pairs), start=1):

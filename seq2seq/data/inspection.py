@@ -59,12 +59,7 @@ def inspect(plan: Plan, track: Track = no_track) -> list[CorpusReport]:
     overlap = Overlap()
     corpora = [("train", plan.train), *plan.evaluation]
     surveys = [survey(files, plan.languages, track, role) for role, files in corpora]
-    normal = learn_normal(
-        surveys[0].sample,
-        src_lang=plan.languages[0],
-        tgt_lang=plan.languages[1],
-        limits=plan.limits,
-    )
+    normal = learn_normal(surveys[0].sample, plan.languages, plan.limits)
     for _, files in plan.evaluation:
         for pair in whole_pairs(files, plan.languages):
             overlap.expect(pair)

@@ -72,16 +72,13 @@ class Normal:
 
 
 def learn_normal(
-    sample: Sequence[Pair],
-    *,
-    src_lang: str = "",
-    tgt_lang: str = "",
-    limits: Limits = LIMITS,
+    sample: Sequence[Pair], languages: tuple[str, str] = ("", ""), limits: Limits = LIMITS
 ) -> Normal:
     """Pairs with an empty side teach nothing; an empty sample makes everything normal.
 
     A sample may be in the order of its corpus, whose beginning need not be like the rest.
     """
+    src_lang, tgt_lang = languages
     full = [pair for pair in sample if clean(pair.src) and clean(pair.tgt)]
     ratios = [
         characters(pair.tgt) / characters(pair.src)

@@ -71,14 +71,14 @@ def all_lines(
     Where lines or rows are pairs, one that is none has an empty target, and a byte that is not
     UTF-8 becomes a lone surrogate; other formats are read as strictly as in training.
     """
-    paths = files_of(files, src_lang=languages[0], tgt_lang=languages[1])
+    src_lang, tgt_lang = languages
+    paths = files_of(files, src_lang=src_lang, tgt_lang=tgt_lang)
     for path in paths:
         refuse_pipe(path)
     errors: Errors = "surrogateescape"
     if len(paths) == 2:
         yield from zip_longest(*(read_lines(path, errors=errors) for path in paths))
     else:
-        src_lang, tgt_lang = languages
         yield from read_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang, errors=errors)
 
 

@@ -7,7 +7,7 @@ from seq2seq.data.corpus import Pair
 from seq2seq.data.defects import RULES, defects
 from seq2seq.data.normal import Limits, Normal, learn_normal
 
-NORMAL = learn_normal([Pair(*pair) for pair in latin(400)], src_lang="en", tgt_lang="de")
+NORMAL = learn_normal([Pair(*pair) for pair in latin(400)], ("en", "de"))
 LINES = latin(400)
 SRC, TGT = LINES[7]
 
@@ -81,7 +81,7 @@ def test_what_may_well_be_meant_is_no_defect(src: str, tgt: str) -> None:
 
 
 def test_names_in_latin_letters_belong_to_every_script_but_a_whole_side_of_them_does_not() -> None:
-    normal = learn_normal([Pair(*pair) for pair in han(400)], tgt_lang="zh-TW")
+    normal = learn_normal([Pair(*pair) for pair in han(400)], ("", "zh-TW"))
     assert of("Adele wishow", "Adele一丁丂七", normal) == []
     assert "script" in of("Adele wishow", "Adele hat eine", normal)
 
@@ -95,7 +95,7 @@ def test_without_a_language_the_letters_of_the_corpus_say_which_scripts_belong()
 
 def test_han_that_was_split_into_words_is_counted_in_words() -> None:
     pairs = [Pair(src, " ".join(tgt)) for src, tgt in han(400)]
-    assert learn_normal(pairs, tgt_lang="ja").tgt.unit == "words"
+    assert learn_normal(pairs, ("", "ja")).tgt.unit == "words"
 
 
 def test_the_ratio_is_held_against_the_corpus_itself() -> None:
