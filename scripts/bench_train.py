@@ -40,6 +40,13 @@ from seq2seq.training.recipe import Recipe
 PHASES = ("data", "forward", "backward", "optimizer")
 
 
+def now() -> float:
+    """In seconds, when a GPU, if there is one, has done what it was told."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 class Stopwatch(Callback):
     """Times `steps` steps after `warmup` ones, then the phases of a few more.
 
@@ -54,18 +61,12 @@ class Stopwatch(Callback):
         self.seconds = self._since = 0.0
         self.phases = dict.fromkeys(PHASES, 0.0)
 
-    @staticmethod
-    def _now() -> float:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
     def _lap(self, phase: str) -> None:
         recording = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         if self.done >= self.end and not recording:
-            now = self._now()
-            self.phases[phase] += now - self._since
-            self._since = now
+            lap = now()
+            self.phases[phase] += lap - self._since
+            self._since = lap
 
     def shares(self, recorded: bool) -> dict[str, float]:
         """Of the phases in a step; where it is recorded, forward and backward are one."""
@@ -91,13 +92,13 @@ class Stopwatch(Callback):
             self.batches += parts
         self.done += 1
         if self.done == self.begin:
-            self._since = self._now()
+            self._since = now()
         if self.done == self.end:
-            self.seconds = self._now() - self._since
+            self.seconds = now() - self._since
             for part in self.batches:
                 self.tokens += part.tokens
                 self.flops += training_flops(self.config, part.src_lens, part.tgt_lens)
-            self._since = self._now()
+            self._since = now()
 
 
 def training_flops(config: ModelConfig, src_lens: Tensor, tgt_lens: Tensor) -> int:
@@ -197,11 +198,9 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     fastest = float("inf")
     for _ in range(10):
-        since = time.perf_counter()
+        since = now()
         left @ right
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        fastest = min(fastest, time.perf_counter() - since)
+        fastest = min(fastest, now() - since)
     return 2 * size**3 / fastest
 
 
@@ -258,13 +257,11 @@ def plain(args: argparse.Namespace) -> dict[str, Any]:
     config = config_for(args, len(data.src_subwords))
     network = Plain(config, args.dropout).to(device).train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.9, 0.98))
-    tokens, since, loader = 0, time.perf_counter(), data.train_dataloader()
+    tokens, since, loader = 0, now(), data.train_dataloader()
     batches = (batch for _ in count() for (batch,) in loader)
     for step, batch in enumerate(islice(batches, args.warmup + args.steps)):
         if step == args.warmup:
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            tokens, since = 0, time.perf_counter()
+            tokens, since = 0, now()
         src, tgt_in, tgt_out = (x.to(device) for x in (batch.src, batch.tgt_in, batch.tgt_out))
         logits = network(src, tgt_in).flatten(0, 1)
         loss = F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD_ID, label_smoothing=0.1)
@@ -273,9 +270,7 @@ def plain(args: argparse.Namespace) -> dict[str, Any]:
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         tokens += batch.tokens
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return {"seconds": time.perf_counter() - since, "tokens": tokens}
+    return {"seconds": now() - since, "tokens": tokens}
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
