@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from pages import blocks, page
 from peers.joeynmt_weights import checkpoint
 from test_translator import TEXTS, random_network, subwords
 
@@ -15,7 +16,7 @@ from seq2seq.cli import main
 from seq2seq.interop.formats import SOURCES
 from seq2seq.model_folder import load_model
 
-PAGE = (Path(__file__).parents[1] / "docs/convert.md").read_text(encoding="utf-8")
+PAGE = page("docs/convert.md")
 
 
 def write_their_model(folder: Path) -> None:
@@ -56,7 +57,7 @@ def test_the_commands_run_as_written(
     trainer = {"max_steps": 2, "val_check_interval": 2, "accelerator": "cpu"}
     data = {"train": both, "validation": both, "cache": "cache"}
     Path("mine.yaml").write_text(yaml.dump({"trainer": trainer, "data": data}))
-    (block,) = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (block,) = blocks(PAGE, "bash")
     for line in block.splitlines():
         monkeypatch.setattr(sys, "argv", shlex.split(line))
         assert main() == 0, capsys.readouterr().err

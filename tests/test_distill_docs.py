@@ -1,14 +1,13 @@
 """The commands and configurations of docs/distill.md run as written, on tiny models and corpora."""
 
 import argparse
-import re
 import shlex
 import sys
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 import yaml
+from pages import blocks, commands_in, page
 from test_translator import TEXTS, random_network, subwords
 
 from seq2seq.apps.distill import add_arguments
@@ -16,16 +15,8 @@ from seq2seq.cli import main
 from seq2seq.data.lines import read_lines
 from seq2seq.model_folder import SavedModel, save_model
 
-DOCUMENT = (Path(__file__).parent.parent / "docs/distill.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", DOCUMENT, re.MULTILINE | re.DOTALL)
-    assert found
-    return list(map(dedent, found))
-
-
-COMMANDS = "".join(blocks("bash")).splitlines()
+DOCUMENT = page("docs/distill.md")
+COMMANDS = commands_in(DOCUMENT)
 SMALL = (
     "--trainer.max_steps 2 --trainer.val_check_interval 2 --trainer.accelerator cpu "
     "--trainer.enable_progress_bar false --data.cache cache --data.subwords.src_vocab_size 300 "
@@ -49,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for lang in ("en", "de"):
         Path(f"data/multi30k/test_2016_flickr.{lang}").write_text(text)
     Path("data/multi30k/SOURCE.md").write_text("**Licence**: CC0\n")
-    Path("student.yaml").write_text(blocks("yaml")[0])
+    Path("student.yaml").write_text(blocks(DOCUMENT, "yaml")[0])
     return tmp_path
 
 
@@ -76,7 +67,7 @@ def test_every_command_runs_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_configuration_is_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for block in blocks("yaml"):
+    for block in blocks(DOCUMENT, "yaml"):
         Path("x.yaml").write_text(block)
         monkeypatch.setattr(sys, "argv", ["seq2seq", "fit", "--config", "x.yaml", "--print_config"])
         with pytest.raises(SystemExit) as stop:

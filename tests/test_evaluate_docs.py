@@ -1,26 +1,24 @@
 """Every command of docs/evaluate.md runs, and between them they show every flag."""
 
 import random
-import re
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
 from command_flags import flags_of
+from pages import commands_in, page
 
 from seq2seq.apps import trials
 from seq2seq.cli import main
 
 FILES = "test.de", "test2.de", "test.en", "train.de"
-GUIDE = (Path(__file__).parent.parent / "docs/evaluate.md").read_text(encoding="utf-8")
+GUIDE = page("docs/evaluate.md")
 
 
 def commands(verb: str) -> list[list[str]]:
     """Of the guide, split into words."""
-    blocks = re.findall(r"^```bash\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    found = [shlex.split(line) for line in lines]
+    found = map(shlex.split, commands_in(GUIDE))
     return [words for words in found if words[:2] == ["seq2seq", verb]]
 
 

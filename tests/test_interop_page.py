@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_flags import flags_of
+from pages import blocks, commands_in, page
 from test_translator import TEXTS, random_network, subwords
 
 from seq2seq.cli import main
@@ -14,11 +15,7 @@ from seq2seq.interop.formats import TARGETS
 from seq2seq.interop.targets import reach, target
 from seq2seq.model_folder import SavedModel, save_model
 
-PAGE = (Path(__file__).parents[1] / "docs/interop.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("docs/interop.md")
 
 
 @pytest.mark.export
@@ -31,7 +28,7 @@ def test_the_commands_and_the_python_run_as_written(
     for name, texts in (("dev", TEXTS[:12]), ("test", TEXTS[12:18])):
         for side in ("en", "de"):
             Path(f"{name}.{side}").write_text("".join(f"{text}\n" for text in texts))
-    commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines()]
+    commands = list(map(shlex.split, commands_in(PAGE)))
     assert [words[1] for words in commands] == ["export", "export", "translate", "translate"]
     for words in commands:
         assert main(words[1:]) == 0, capsys.readouterr().err
@@ -40,7 +37,7 @@ def test_the_commands_and_the_python_run_as_written(
     listed = re.findall(r"`([\w.]+\.(?:json|bin|model|md))`", PAGE)
     assert {path.name for path in Path("exported").iterdir()} <= set(listed)
     capsys.readouterr()
-    for python in blocks("py"):
+    for python in blocks(PAGE, "py"):
         exec(compile(python, "docs/interop.md", "exec"), {})
     assert len(capsys.readouterr().out.splitlines()) == 2
 

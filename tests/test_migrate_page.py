@@ -5,16 +5,16 @@ import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command_flags import flags_of
+from pages import page
 
 from seq2seq.cli import LIGHTNING_VERBS, VERBS, main
 
-PAGE = (Path(__file__).parents[1] / "docs/migrate.md").read_text(encoding="utf-8")
+PAGE = page("docs/migrate.md")
 COMMANDS, SETTINGS = "Command for command", "Setting for setting"
 
 

@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 from command_flags import flags_of
+from pages import commands_in, page
 
 from seq2seq.cli import main
 
-PAGE = (Path(__file__).parents[1] / "docs/models.md").read_text(encoding="utf-8")
-COMMANDS = [
-    line
-    for block in re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    for line in block.splitlines()
-]
+PAGE = page("docs/models.md")
+COMMANDS = commands_in(PAGE)
 CONFIG = """
 data:
   train: {src: train.en, tgt: train.de}

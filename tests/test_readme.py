@@ -9,26 +9,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import blocks, commands_in, page
 
 from seq2seq.cli import main
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = page("README.md")
 SMALL = (
     "--trainer.max_steps 2 --trainer.val_check_interval 2 --trainer.accelerator cpu "
     "--data.cache cache"
 )
 
 
-def blocks(language: str) -> list[str]:
-    """Code blocks of the README in this language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-
-
 def commands() -> list[list[str]]:
     """Every shell command, split into words."""
-    script = "".join(blocks("bash")).replace("\\\n", " ")
-    return [shlex.split(line, comments=True) for line in script.splitlines() if line.strip()]
+    lines = commands_in(README)
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
 
 
 def fresh_clone(folder: Path) -> Path:
@@ -79,7 +75,7 @@ def test_training_translating_and_evaluating_run_as_written(
             assert main() == 0
     assert len(Path("out.de").read_text().splitlines()) == 8
     assert "BLEU" in capsys.readouterr().out
-    (python,) = blocks("python")
+    (python,) = blocks(README, "python")
     exec(compile(python, "README", "exec"), {})
     assert capsys.readouterr().out.startswith("[")
 

@@ -6,16 +6,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+from pages import blocks, commands_in, page
 from test_translator import TEXTS, random_network, subwords
 
 from seq2seq.cli import main
 from seq2seq.model_folder import SavedModel, save_model
 
-PAGE = (Path(__file__).parents[1] / "docs/scores.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("docs/scores.md")
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     save_model(SavedModel(random_network(), subwords(), subwords()), Path("runs/mine/model"))
     for name, texts in (("test.en", TEXTS[:6]), ("test.de", TEXTS[6:12]), ("few.en", TEXTS[:2])):
         Path(name).write_text("".join(f"{text}\n" for text in texts))
-    example = json.loads(next(block for block in blocks("text") if block.startswith('{"id"')))
+    example = json.loads(next(block for block in blocks(PAGE, "text") if block.startswith('{"id"')))
     given = {name: example[name] for name in ("id", "text")}
     Path("memory.jsonl").write_text(json.dumps(given | {"text": "kare"}) + "\n")
     return tmp_path
@@ -34,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_commands_run_as_written_and_write_what_they_say(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines()]
+    commands = list(map(shlex.split, commands_in(PAGE)))
     assert [" ".join(words[:2]) for words in commands] == [
         *["seq2seq translate"] * 3,
         *["seq2seq score"] * 3,
@@ -52,7 +49,7 @@ def test_the_commands_run_as_written_and_write_what_they_say(
 
 
 def test_the_python_runs_as_written(capsys: pytest.CaptureFixture[str]) -> None:
-    (python,) = blocks("py")
+    (python,) = blocks(PAGE, "py")
     exec(compile(python, "docs/scores.md", "exec"), {})
     assert len(capsys.readouterr().out.splitlines()) == 2
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from pages import commands_in, page
 from test_translator import TEXTS, random_network, subwords
 
 from seq2seq.apps.search_flags import add_search_flags
@@ -14,12 +15,8 @@ from seq2seq.cli import main
 from seq2seq.config import Diversity, Sampling, SearchConfig
 from seq2seq.model_folder import SavedModel, save_model
 
-DOCUMENT = (Path(__file__).parent.parent / "docs/search.md").read_text(encoding="utf-8")
-COMMANDS = [
-    line
-    for block in re.findall(r"^```bash\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
-    for line in block.splitlines()
-]
+DOCUMENT = page("docs/search.md")
+COMMANDS = commands_in(DOCUMENT)
 LINES = TEXTS[10:16]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pages import blocks, commands_in, page
 from test_translator import TEXTS, Echo, random_network, searching
 
 from seq2seq import translator as translator_module
@@ -27,7 +28,7 @@ from seq2seq.text.subwords import Subwords, train_subwords
 from seq2seq.text.terms import not_held
 from seq2seq.translator import Translator
 
-GUIDE = (Path(__file__).parent.parent / "docs/terms.md").read_text(encoding="utf-8")
+GUIDE = page("docs/terms.md")
 URL, MAIL, TAG, NUMBER = "https://a.b/straße?x=今", "kare@tosu.de", "<b>", "5 km"
 LINES = [
     f"kare {URL} tosu, {URL}.",
@@ -195,20 +196,16 @@ def test_an_unknown_kind_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--protect: invalid choice: 'urls'" in capsys.readouterr().err
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-
-
 def test_every_command_of_the_guide_runs_and_shows_every_flag(
     model: SavedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     save_model(model, Path("runs/mine"))
-    (glossary,) = (each for each in blocks("text") if "\t" in each)
+    (glossary,) = (each for each in blocks(GUIDE, "text") if "\t" in each)
     Path("terms.tsv").write_text(glossary)
     Path("page.en").write_text(f"a car {TAG}\nthe car park {URL}\n5 km\n", encoding="utf-8")
     asked = [["<b>"], [URL], []], [[], [URL], ["5 km"]], [["Fahrzeug", TAG], ["Parkplatz", URL], []]
-    commands = [line.split() for line in "".join(blocks("bash")).splitlines()]
+    commands = [line.split() for line in commands_in(GUIDE)]
     for words, terms in zip(commands, asked, strict=True):
         assert main(words[1:]) == 0
         lines = Path("page.de").read_text(encoding="utf-8").splitlines()
@@ -227,6 +224,6 @@ def test_the_python_of_the_guide_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     save_model(model, Path("runs/mine"))
-    (example,) = (each for each in blocks("text") if "import Translator" in each)
+    (example,) = (each for each in blocks(GUIDE, "text") if "import Translator" in each)
     exec(compile(example, "guide", "exec"), {})
     assert not not_held(["Fahrzeug", "example.org"], capsys.readouterr().out)

@@ -7,18 +7,15 @@ from pathlib import Path
 
 import pytest
 from command_flags import flags_of
+from pages import commands_in, page
 from test_translator import TEXTS, random_network, subwords
 
 from seq2seq.cli import main
 from seq2seq.model_folder import SavedModel, save_model
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDE = (DOCS / "translate.md").read_text(encoding="utf-8")
-COMMANDS = [
-    line
-    for block in re.findall(r"^```bash\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    for line in block.replace("\\\n", " ").splitlines()
-]
+GUIDE = page("docs/translate.md")
+COMMANDS = commands_in(GUIDE)
 
 
 @pytest.fixture(scope="module")
