@@ -83,44 +83,12 @@ def check_trainer(settings: Namespace) -> None:
     for name in ("log_every_n_steps", "accumulate_grad_batches"):
         if settings[name] is not None:
             at_least(f"trainer.{name}", settings[name], 1)
-    limit, accumulated = settings.limit_train_batches, settings.accumulate_grad_batches
-    if limit == 0:
+    if settings.limit_train_batches == 0:
         raise ConfigError(
             "trainer.limit_train_batches=0 leaves nothing to learn from; leave it out."
         )
-    if accumulated > 1 and limit not in (None, 1) and limit % accumulated:  # or it is a share
-        raise ConfigError(
-            f"trainer.limit_train_batches={limit:g} leaves a part of a step at the end of an "
-            f"epoch, with trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
-        )
-    if int(settings.fast_dev_run) % accumulated:
-        raise ConfigError(
-            f"trainer.fast_dev_run={settings.fast_dev_run} is a part of a step, with "
-            f"trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
-        )
-    if accumulated > 1 and settings.max_time is not None:
-        raise ConfigError(
-            f"trainer.max_time={settings.max_time} ends in the midst of a step with "
-            f"trainer.accumulate_grad_batches={accumulated}; leave out one of the two."
-        )
-    every = settings.val_check_interval
-    if isinstance(every, str | timedelta | dict):
-        raise ConfigError(
-            f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
-        )
-    epochs = settings.check_val_every_n_epoch
-    if epochs is not None and isinstance(every, int) and every != VALIDATED_EVERY:
-        raise ConfigError(
-            f"trainer.val_check_interval={every} counts steps; with "
-            f"trainer.check_val_every_n_epoch={epochs} it is a share of an epoch, e.g. 1.0."
-        )
-    if isinstance(every, int):
-        at_least("trainer.val_check_interval", every, 1)
-    elif settings.limit_val_batches == 0:
-        raise ConfigError(
-            f"trainer.val_check_interval={every} is a share of an epoch; without validation it is "
-            f"the number of steps between checkpoints, e.g. 1000."
-        )
+    _check_whole_steps(settings)
+    _check_interval(settings)
     if settings.gradient_clip_val is not None:
         at_least("trainer.gradient_clip_val", settings.gradient_clip_val, 0)
     if settings.gradient_clip_algorithm not in (None, "norm"):
@@ -148,6 +116,50 @@ def check_trainer(settings: Namespace) -> None:
         raise ConfigError(
             f"trainer.overfit_batches={settings.overfit_batches}: make a corpus of few pairs "
             f"instead, and train on it."
+        )
+
+
+def _check_whole_steps(settings: Namespace) -> None:
+    """Where a step has several batches, runs and their epochs end with whole ones."""
+    limit, accumulated = settings.limit_train_batches, settings.accumulate_grad_batches
+    if accumulated == 1:
+        return
+    if limit not in (None, 1) and limit % accumulated:  # 1 is read as 1.0, which is all of them
+        raise ConfigError(
+            f"trainer.limit_train_batches={limit:g} leaves a part of a step at the end of an "
+            f"epoch, with trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
+        )
+    if int(settings.fast_dev_run) % accumulated:
+        raise ConfigError(
+            f"trainer.fast_dev_run={settings.fast_dev_run} is a part of a step, with "
+            f"trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
+        )
+    if settings.max_time is not None:
+        raise ConfigError(
+            f"trainer.max_time={settings.max_time} ends in the midst of a step with "
+            f"trainer.accumulate_grad_batches={accumulated}; leave out one of the two."
+        )
+
+
+def _check_interval(settings: Namespace) -> None:
+    """Validations come after steps, or shares of an epoch; checkpoints alone after steps."""
+    every = settings.val_check_interval
+    if isinstance(every, str | timedelta | dict):
+        raise ConfigError(
+            f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
+        )
+    epochs = settings.check_val_every_n_epoch
+    if epochs is not None and isinstance(every, int) and every != VALIDATED_EVERY:
+        raise ConfigError(
+            f"trainer.val_check_interval={every} counts steps; with "
+            f"trainer.check_val_every_n_epoch={epochs} it is a share of an epoch, e.g. 1.0."
+        )
+    if isinstance(every, int):
+        at_least("trainer.val_check_interval", every, 1)
+    elif settings.limit_val_batches == 0:
+        raise ConfigError(
+            f"trainer.val_check_interval={every} is a share of an epoch; without validation it is "
+            f"the number of steps between checkpoints, e.g. 1000."
         )
 
 
