@@ -20,3 +20,10 @@ def stored(pairs: list[Pair], folder: Path) -> PairStore:
     """The pairs as a store in a new folder."""
     write_store(pairs, folder)
     return PairStore(folder)
+
+
+def written(path: Path, *lines: str, end: str = "\n") -> str:
+    """A file of these lines, of which the last one has this end."""
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_bytes((text.removesuffix("\n") + end).encode() if lines else b"")
+    return str(path)

@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 import zstandard
+from corpora import written
 
 from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
 from seq2seq.errors import ConfigError, CorpusError
-
-
-def written(path: Path, *lines: str, end: str = "\n") -> str:
-    text = "".join(f"{line}\n" for line in lines)
-    path.write_bytes((text.removesuffix("\n") + end).encode() if lines else b"")
-    return str(path)
 
 
 def test_line_n_of_one_file_is_paired_with_line_n_of_the_other(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from corpora import written
 
 from seq2seq.data.lines import check_aligned, decode_lines, read_lines, refuse_pipe
 from seq2seq.data.store import digest_of
@@ -14,12 +15,6 @@ from seq2seq.errors import CorpusError
 
 # str.splitlines() would split at each of these.
 SEPARATORS = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
-
-
-def written(path: Path, *lines: str, end: str = "\n") -> str:
-    text = "".join(f"{line}\n" for line in lines)
-    path.write_bytes((text.removesuffix("\n") + end).encode() if lines else b"")
-    return str(path)
 
 
 @pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
