@@ -34,7 +34,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from bench_peers import CACHE, SCRIPTS, NotMeasured, attempt, ended, environment, positive, say
+from bench_peers import positive
+from peers.environments import CACHE, SCRIPTS, NotMeasured, attempt, ended, environment, say
 from peers.joeynmt_weights import checkpoint
 
 from seq2seq.allocator import keep_freed_memory

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 import toy_corpora
+from peers.environments import REQUIREMENTS
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -130,11 +131,11 @@ print(json.dumps({"tokens_per_second": 333.5 * threads, "precision": "32-true", 
 """
 
 
-def stand_in(environments: Path, name: str, source: str, script: ModuleType) -> None:
+def stand_in(environments: Path, name: str, source: str) -> None:
     """A complete environment whose Python is a program of ours."""
     home = environments / name
     (home / "bin").mkdir(parents=True)
-    wanted = [f"torch=={version('torch')}", *script.REQUIREMENTS[name]]
+    wanted = [f"torch=={version('torch')}", *REQUIREMENTS[name]]
     (home / "complete.txt").write_text("".join(f"{line}\n" for line in wanted))
     python = home / "bin/python"
     python.write_text(f"#!{sys.executable}\n{source}")
@@ -147,8 +148,8 @@ def command(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     shutil.copytree(SCRIPTS / "peers", tmp_path / "scripts/peers")
     (tmp_path / "scripts/bench_train.py").write_text(OURS)
     monkeypatch.setattr(script, "SCRIPTS", tmp_path / "scripts")
-    stand_in(tmp_path / "peers", "joeynmt", JOEYNMT, script)
-    stand_in(tmp_path / "peers", "huggingface", MARIAN, script)
+    stand_in(tmp_path / "peers", "joeynmt", JOEYNMT)
+    stand_in(tmp_path / "peers", "huggingface", MARIAN)
     return [*small(tmp_path), "--environments", str(tmp_path / "peers"), "--threads", "3"]
 
 
