@@ -26,11 +26,11 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import PAD_ID, Dropout, ModelConfig, SearchConfig, SubwordConfig
 from seq2seq.cores import limit_threads
 from seq2seq.data.batch import Batch
 from seq2seq.data.corpus import CorpusFiles
+from seq2seq.process import prepare_process
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import cpu_name, precision_for
 from seq2seq.training.module import TranslationModule
@@ -214,8 +214,7 @@ def peak_memory(device: torch.device) -> int:
 def ours(args: argparse.Namespace) -> dict[str, Any]:
     """What `seq2seq fit` does, without validation and checkpoints."""
     quiet_lightning()
-    keep_freed_memory()
-    limit_threads()
+    prepare_process()
     pl.seed_everything(1, verbose=False)
     data = data_for(args)
     data.prepare_data()

@@ -6,7 +6,6 @@ What it keeps it sorts by size, and looks through; so free blocks had better joi
 keeps 1,024 kernels, each for one shape, between them, and torch 1,024 handles to kernels, with
 270 kB each: of a training whose batches have a thousand shapes, a sixth of the time went into that
 list.
-Applications call this once at their start; a library should not decide it for its host.
 """
 
 import ctypes

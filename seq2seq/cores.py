@@ -2,7 +2,6 @@
 
 A container that is granted two cores of a machine with sixty-four sees all of them. torch would
 start a thread for each, and they would spend what is granted waiting for each other.
-Applications call `limit_threads` once at their start; a library should not decide it for its host.
 """
 
 import math

@@ -28,6 +28,7 @@ FLOORS = {
     "allocator":    "",
     "memory":       "",
     "cores":        "",
+    "process":      "allocator cores",
     "config":       "errors",
     "text":         BASE,
     "nn":           BASE,
@@ -54,7 +55,7 @@ FLOORS = {
     "distillation": "text data decoding translation translator",
     "training":     f"{MODEL} evaluation memory cores software",
     "interop":      f"{MODEL} versioned",
-    "apps":         f"{MODEL} evaluation training interop reports allocator cores "
+    "apps":         f"{MODEL} evaluation training interop reports process "
                     "verification distillation workers software",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",

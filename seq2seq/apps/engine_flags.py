@@ -5,7 +5,6 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, get_args
 
-from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import RERANK_WEIGHT, SearchConfig, at_least
 from seq2seq.errors import ConfigError
 from seq2seq.interop.formats import TARGETS
@@ -111,13 +110,12 @@ def check_engine_flags(args: argparse.Namespace) -> None:
 def load_translator(args: argparse.Namespace, config: SearchConfig, size: int) -> "Translator":
     """The translator of a command whose input has `size` bytes, 0 where nobody knows. What is
     warned of while it works is one line on stderr."""
-    keep_freed_memory()
     # torch is imported only after the arguments are known to be right.
-    from seq2seq.cores import limit_threads
+    from seq2seq.process import prepare_process
     from seq2seq.translator import Translator
     from seq2seq.workers import default_workers
 
-    limit_threads()
+    prepare_process()
     warnings.showwarning = lambda said, *_: print(f"warning: {said}", file=sys.stderr)
     if args.engine != "native":  # others have threads
         size = 0

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_new, check_writable
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import read_sentences
@@ -57,13 +56,12 @@ def run(args: argparse.Namespace) -> int:
     check_new(args.output)
     place = Path(os.path.realpath(args.output))  # a link stays one
     check_writable(place.parent)
-    keep_freed_memory()
-    from seq2seq.cores import limit_threads
     from seq2seq.interop.targets import export
     from seq2seq.model_facts import load_provenance
     from seq2seq.model_folder import find_model, load_model
+    from seq2seq.process import prepare_process
 
-    limit_threads()
+    prepare_process()
     known, words = load_provenance(args.model), ["--to", args.to]
     if args.quantize is not None:
         known, words = without_scores(known), [*words, "--quantize", args.quantize]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.output_flags import (
     add_format_flag,
     add_output_flags,
@@ -87,12 +86,11 @@ def run(args: argparse.Namespace) -> None:
     files = CorpusFiles(src=args.src, tgt=args.tgt)
     check_aligned(args.tgt, args.src)
     config = SearchConfig(length_penalty=args.length_penalty, alpha=args.alpha)
-    keep_freed_memory()
     # torch is imported only after the arguments are known to be right.
-    from seq2seq.cores import limit_threads
+    from seq2seq.process import prepare_process
     from seq2seq.translator import Translator
 
-    limit_threads()
+    prepare_process()
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )

@@ -25,7 +25,6 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
     SIGTERMException,
 )
 
-from seq2seq.allocator import keep_freed_memory
 from seq2seq.apps.new_folder import check_writable
 from seq2seq.apps.train_parser import OneLineParser, with_settings_of_run
 from seq2seq.apps.train_settings import (
@@ -42,10 +41,10 @@ from seq2seq.apps.train_settings import (
     named,
 )
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.cores import limit_threads
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
 from seq2seq.model_folder import find_model, read_description
+from seq2seq.process import prepare_process
 from seq2seq.training.callbacks import Alone, BestModelFolder, Branch, LastValidation, Patience
 from seq2seq.training.checkpoints import (
     BEST,
@@ -327,8 +326,7 @@ def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:
 def main(argv: Sequence[str] | None = None) -> int:
     """LightningCLI reads sys.argv itself: a distributed run starts its other processes from it."""
     sys.argv[1:] = with_settings_of_run(sys.argv[1:] if argv is None else argv)
-    keep_freed_memory()
-    limit_threads()
+    prepare_process()
     quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
     try:
