@@ -112,8 +112,10 @@ def _sentences(source: str, target: str | None) -> tuple[list[str], list[str] | 
 def _examples(
     run: Path, sentences: Sequence[str], translations: Sequence[str] | None
 ) -> list[Example]:
-    from seq2seq.translator import Translator  # brings torch
+    from seq2seq.process import prepare_process  # both bring torch
+    from seq2seq.translator import Translator
 
+    prepare_process()
     # A few sentences; a GPU may be busy training.
     maps = Translator.load(run, device="cpu").attention(sentences, translations)
     return examples_of(sentences, maps)

@@ -124,6 +124,20 @@ def test_heat_maps_of_given_translations(folder: Path) -> None:
     assert shown == pytest.approx(mean.flatten().tolist(), abs=0.00501)
 
 
+def test_heat_maps_take_no_more_threads_than_there_are_cores(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("seq2seq.cores.cores", lambda: 3)
+    torch.set_num_threads(4)
+    try:
+        assert main(["plot", "first", "--attention", "sentences.txt"]) == 0
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_letters_that_no_font_has_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     for letter, said in (("a", ""), ("\U000f0000", "a.png: no installed font has \U000f0000;")):
         draw_attention([Example("a", "b", [letter], ["</s>"], [[[[1.0]]]])], Path("a.png"))
