@@ -102,12 +102,10 @@ class Translator:
         one_of("precision", precision, PRECISIONS)
         at_least("workers", workers, 1)
         at_least("rerank_weight", rerank_weight, 0)
+        native = partial(load_engine, device=device, precision=precision, attention=attention)
         make: Callable[[], Engine]
         if engine == "native":
-            folder, paths = find_model(path), [path, *ensemble]
-            make = partial(
-                load_engine, paths, device=device, precision=precision, attention=attention
-            )
+            folder, make = find_model(path), partial(native, [path, *ensemble])
         else:  # by name: it stands on a floor above, and few have its library
             if ensemble:
                 raise ConfigError(f"ensemble: engine={engine} has none; use the native engine.")
@@ -115,10 +113,8 @@ class Translator:
             folder = interop.find(path, engine)
             make = partial(interop.load, path, engine, device=device, precision=precision)
         if rerank is not None:
-            backward = partial(
-                load_engine, [rerank], device=device, precision=precision, attention=attention
-            )
             folders = folder, find_model(rerank)
+            backward = partial(native, [rerank])
             make = partial(make_noisy_channel, make, backward, folders, rerank_weight)
         src, tgt = load_subwords(folder)
         made = make() if workers == 1 else WorkersEngine(make, workers)
