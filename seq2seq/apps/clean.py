@@ -69,14 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Sort every pair into one of the outputs, tell how many went where."""
-    limits = limits_of(args)
+    limits, languages = limits_of(args), (args.src_lang, args.tgt_lang)
     files = corpus_files("SRC TGT", args.corpus, args)
-    _check(args, files_of(files, src_lang=args.src_lang, tgt_lang=args.tgt_lang))
+    _check(args, files_of(files, languages))
     cleaning = Cleaning(
         files=files,
         rules=args.rules,
         against=args.against,
-        languages=(args.src_lang, args.tgt_lang),
+        languages=languages,
         limits=limits,
     )
     outputs = _outputs(args)

@@ -31,7 +31,7 @@ from seq2seq.apps.engine_flags import (
 from seq2seq.apps.output_flags import add_output_flags, check_output_flags, made_with, opened
 from seq2seq.apps.rows import decimal
 from seq2seq.apps.search_flags import add_search_flags, search_config, told_as_flags
-from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, sources, stream_pairs
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import read_lines, refuse_pipe
 from seq2seq.data.origin import terms_beside
@@ -116,24 +116,21 @@ def _pairs(args: argparse.Namespace) -> Iterator[Pair]:
     """Of the corpus, with "" where there is no reference."""
     if _only_sources(args.corpus):
         return (Pair(line, "") for line in read_lines(args.corpus[0]))
-    files, codes = _corpus(args)
-    return stream_pairs(files, **codes)
+    return stream_pairs(*_corpus(args))
 
 
-def _corpus(args: argparse.Namespace) -> tuple[CorpusFiles, dict[str, str]]:
+def _corpus(args: argparse.Namespace) -> tuple[CorpusFiles, Languages]:
     """One with both sides, and the languages to read it with: the teacher's."""
     from seq2seq.interop.targets import languages
 
-    codes = zip(("src_lang", "tgt_lang"), languages(args.model), strict=True)
-    return corpus_files("CORPUS", args.corpus, args), dict(codes)
+    return corpus_files("CORPUS", args.corpus, args), languages(args.model)
 
 
 def _terms(args: argparse.Namespace) -> str:
     """What the output is made of, the licences of the models, and the terms beside the corpus."""
     found: list[Path] | str = [Path(args.corpus[0])]
     if not _only_sources(args.corpus):
-        files, codes = _corpus(args)
-        found = sources(files, **codes)
+        found = sources(*_corpus(args))
     corpus = " and ".join(f"`{each}`" for each in args.corpus)
     made = f"What `seq2seq distill` made of {corpus} with {' and '.join(_models(args))}."
     beside = terms_beside([] if isinstance(found, str) else found)

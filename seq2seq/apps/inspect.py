@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Inspect, print, write; 1 if something is spoilt."""
-    limits = limits_of(args)
+    limits, languages = limits_of(args), (args.src_lang, args.tgt_lang)
     evaluation = [
         (role, corpus_files(f"--{role}", values, args))
         for role, sets in (("validation", args.validation), ("test", args.test))
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     taken = [
         path
         for files in (train, *(files for _, files in evaluation))
-        for path in files_of(files, src_lang=args.src_lang, tgt_lang=args.tgt_lang)
+        for path in files_of(files, languages)
     ]
     for flag, output in (("--json", args.json), ("--html", args.html)):
         if output not in (None, "-"):
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     plan = Plan(
         train=train,
         evaluation=evaluation,
-        languages=(args.src_lang, args.tgt_lang),
+        languages=languages,
         subwords=_subwords(args.model),
         limits=limits,
     )

@@ -156,7 +156,7 @@ def test_sets(config: Path) -> dict[str, TestSet]:
             f"CONFIG {config}: data.test is not set; name a test set there: "
             f"data: {{test: {{NAME: {{src: FILE, tgt: FILE}}}}}}."
         )
-    languages = {side: data[side] for side in ("src_lang", "tgt_lang")}
+    languages = data["src_lang"], data["tgt_lang"]
     if settings["init_from"] is not None:  # which says what the configuration leaves open
         from seq2seq.model_folder import find_model, read_description
 
@@ -164,14 +164,14 @@ def test_sets(config: Path) -> dict[str, TestSet]:
             origin = read_description(find_model(settings["init_from"]))
         except UserError as error:
             raise ConfigError(f"CONFIG {config}: init_from: {error}") from None
-        languages = {side: code or getattr(origin, side) for side, code in languages.items()}
+        languages = languages[0] or origin.src_lang, languages[1] or origin.tgt_lang
     found = {}
     for name, files in data["test"].items():
         try:
-            references = [pair.tgt for pair in stream_pairs(CorpusFiles(**files), **languages)]
+            references = [pair.tgt for pair in stream_pairs(CorpusFiles(**files), languages)]
         except UserError as error:
             raise ConfigError(f"CONFIG {config}: data.test.{name}: {error}") from None
-        found[str(name)] = TestSet(languages["tgt_lang"], references)
+        found[str(name)] = TestSet(languages[1], references)
     return found
 
 

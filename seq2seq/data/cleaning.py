@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seq2seq.data.corpus import CorpusFiles, Pair
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair
 from seq2seq.data.defects import RULES
 from seq2seq.data.lines import read_lines
 from seq2seq.data.normal import LIMITS, Limits, Normal, learn_normal
@@ -37,7 +37,7 @@ class Cleaning:
     rules: Sequence[str]
     against: Sequence[str] = ()
     """Text files of evaluation sentences, of either language."""
-    languages: tuple[str, str] = ("", "")
+    languages: Languages = ("", "")
     limits: Limits = LIMITS
 
 

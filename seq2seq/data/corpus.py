@@ -16,6 +16,8 @@ from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.text.normalize import clean
 
 HUGGING_FACE = "hf:"
+Languages = tuple[str, str]
+"""Codes of source and target, "" where unknown: they choose from what holds several languages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,52 +70,52 @@ class CorpusFiles:
         return path.removeprefix(HUGGING_FACE) if path.startswith(HUGGING_FACE) else None
 
 
-def stream_pairs(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> Iterator[Pair]:
+def stream_pairs(files: CorpusFiles, languages: Languages = ("", "")) -> Iterator[Pair]:
     """The pairs of a corpus in file order, in constant memory.
 
     Raises CorpusError where the corpus cannot be read, and at its end if no pair had text on both
-    sides. The languages choose from what holds several.
+    sides.
     """
     empty = True
-    for pair in read_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang):
+    for pair in read_pairs(files, languages):
         empty = empty and not (clean(pair.src) and clean(pair.tgt))
         yield pair
     if empty:
         raise CorpusError(f"{files}: the corpus is empty, no line has text on both sides.")
 
 
-def sources(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> list[Path] | str:
+def sources(files: CorpusFiles, languages: Languages = ("", "")) -> list[Path] | str:
     """What the pairs come from: files, or the fingerprint of a Hugging Face dataset.
 
     The same files, unchanged, and the same settings give the same pairs.
     """
     if files.dataset is not None:
         return fingerprint(files.dataset, files.split)
-    return files_of(files, src_lang=src_lang, tgt_lang=tgt_lang)
+    return files_of(files, languages)
 
 
-def files_of(files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "") -> list[Path]:
+def files_of(files: CorpusFiles, languages: Languages = ("", "")) -> list[Path]:
     """The files that the pairs are read from: two text files, one with both sides, or none where
     they are a Hugging Face dataset."""
     if files.dataset is not None:
         return []
     if files.path is not None and reader_of(files.path):
         return [Path(files.path)]
-    return [Path(path) for path in _two_files(files, src_lang, tgt_lang)]
+    return [Path(path) for path in _two_files(files, languages)]
 
 
 def read_pairs(
-    files: CorpusFiles, *, src_lang: str = "", tgt_lang: str = "", errors: Errors = "strict"
+    files: CorpusFiles, languages: Languages = ("", ""), errors: Errors = "strict"
 ) -> Iterator[Pair]:
     """As `stream_pairs`, but no error where none has text on both sides. `errors` is for what
     has both sides: the lines of a file, the rows of a dataset."""
     fields = {"src_field": files.src_field, "tgt_field": files.tgt_field}
-    sides = Sides(src_lang=src_lang, tgt_lang=tgt_lang, **fields)
+    sides = Sides(src_lang=languages[0], tgt_lang=languages[1], **fields)
     if files.dataset is not None:
         return read_dataset(files.dataset, files.split, sides, errors)
     if files.path is not None and (reader := reader_of(files.path)):
         return reader(files.path, sides, errors)
-    return parallel_lines(*_two_files(files, src_lang, tgt_lang))
+    return parallel_lines(*_two_files(files, languages))
 
 
 def parallel_lines(src: str, tgt: str) -> Iterator[Pair]:
@@ -141,7 +143,7 @@ def read_sentences(src: str, tgt: str | None = None) -> tuple[list[str], list[st
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
-def _two_files(files: CorpusFiles, src_lang: str, tgt_lang: str) -> tuple[str, str]:
+def _two_files(files: CorpusFiles, languages: Languages) -> tuple[str, str]:
     """The text files of a corpus: `src` and `tgt`, or two of a stem's by their languages."""
     if files.path is None:
         assert files.src is not None
@@ -156,13 +158,13 @@ def _two_files(files: CorpusFiles, src_lang: str, tgt_lang: str) -> tuple[str, s
             f"behind; a dataset is {HUGGING_FACE}NAME."
         )
     choices = ", ".join(there)
-    if not (src_lang and tgt_lang):
+    if not all(languages):
         raise ConfigError(
             f"path={files.path} leaves a choice of {choices}: set src_lang and tgt_lang, which are "
-            f"{src_lang!r} and {tgt_lang!r}."
+            f"{languages[0]!r} and {languages[1]!r}."
         )
     chosen = []
-    for lang in (src_lang, tgt_lang):
+    for lang in languages:
         names = [f"{stem}.{lang}{packing}" for packing in ("", *OPENERS)]
         found = [name for name in names if name in there]
         if not found:

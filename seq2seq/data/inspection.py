@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from seq2seq.data.corpus import CorpusFiles, Pair
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair
 from seq2seq.data.defects import NEVER, RULES, defects
 from seq2seq.data.findings import SEVERITIES, CorpusReport, Example, Finding, Severity
 from seq2seq.data.lengths import SideCount
@@ -40,8 +40,7 @@ class Plan:
     train: CorpusFiles
     evaluation: Sequence[tuple[str, CorpusFiles]] = ()
     """(validation or test, files)"""
-    languages: tuple[str, str] = ("", "")
-    """Codes of source and target, "" where unknown."""
+    languages: Languages = ("", "")
     subwords: tuple[Subwords, Subwords] | None = None
     limits: Limits = LIMITS
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from seq2seq.data.corpus import Pair
+from seq2seq.data.corpus import Languages, Pair
 from seq2seq.text.normalize import clean
 from seq2seq.text.scripts import (
     JAPANESE,
@@ -72,7 +72,7 @@ class Normal:
 
 
 def learn_normal(
-    sample: Sequence[Pair], languages: tuple[str, str] = ("", ""), limits: Limits = LIMITS
+    sample: Sequence[Pair], languages: Languages = ("", ""), limits: Limits = LIMITS
 ) -> Normal:
     """Pairs with an empty side teach nothing; an empty sample makes everything normal.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from seq2seq.data.corpus import CorpusFiles, sources
+from seq2seq.data.corpus import CorpusFiles, Languages, sources
 from seq2seq.data.formats import read_jsonl, read_tsv, reader_of
 from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
@@ -19,16 +19,14 @@ def origin(
     corpus: CorpusFiles,
     pairs: int,
     cache: Path,
-    *,
-    src_lang: str = "",
-    tgt_lang: str = "",
+    languages: Languages = ("", ""),
 ) -> Corpus:
     """The facts about a corpus that was read and has so many pairs; `name` may be empty.
 
     A file is read for its SHA-256 only if `cache` does not know it as it is; a pipe, whose text is
     gone, is no file.
     """
-    found = sources(corpus, src_lang=src_lang, tgt_lang=tgt_lang)
+    found = sources(corpus, languages)
     facts = Corpus(role=role, pairs=pairs, files=[])
     if name:
         facts["name"] = name

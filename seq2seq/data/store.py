@@ -8,7 +8,7 @@ import hashlib
 import json
 import mmap
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from io import BufferedReader
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.cache import build_once
-from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, sources, stream_pairs
 from seq2seq.data.lines import open_bytes, refuse_pipe
 from seq2seq.errors import CorpusError
 from seq2seq.text.subwords import VERSION, Subwords
@@ -80,7 +80,7 @@ def lengths_of(pairs: Sequence[Pair], src: Subwords, tgt: Subwords) -> Lengths:
 
 
 def store_of(
-    files: CorpusFiles, cache: Path, say: Say, *, src_lang: str = "", tgt_lang: str = ""
+    files: CorpusFiles, cache: Path, say: Say, languages: Languages = ("", "")
 ) -> PairStore:
     """The store of a corpus, built if `cache` does not hold it yet.
 
@@ -88,15 +88,15 @@ def store_of(
     text are read alike whatever their languages. Raises what reading the corpus raises, and leaves
     nothing then.
     """
-    languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    codes = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
     read_as = {**asdict(files), "src": None, "tgt": None, "path": None, "weight": None}
     content = _content(files, cache, languages)
-    key = json.dumps([FORMAT, languages if files.path else None, read_as, content])
+    key = json.dumps([FORMAT, codes if files.path else None, read_as, content])
     target = cache / "corpora" / hashlib.sha256(key.encode()).hexdigest()[:32]
     with build_once(target) as unfinished:
         if unfinished is not None:
             say(f"storing {files} in {target}")
-            write_store(stream_pairs(files, **languages), unfinished)
+            write_store(stream_pairs(files, languages), unfinished)
             if _content(files, cache, languages) != content:
                 raise CorpusError(
                     f"{files} changed while it was stored; start again when it is written."
@@ -142,9 +142,9 @@ def _positions(folder: Path, side: str) -> NDArray[np.int64]:
     return np.memmap(folder / f"{side}.positions", np.int64, "r")
 
 
-def _content(files: CorpusFiles, cache: Path, languages: Mapping[str, str]) -> object:
+def _content(files: CorpusFiles, cache: Path, languages: Languages) -> object:
     """What names the pairs of a corpus, however its files are called."""
-    found = sources(files, **languages)
+    found = sources(files, languages)
     return found if isinstance(found, str) else [_identity(path, cache) for path in found]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import zip_longest
 
-from seq2seq.data.corpus import CorpusFiles, Pair, files_of, read_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, files_of, read_pairs
 from seq2seq.data.lines import Errors, read_lines, refuse_pipe
 from seq2seq.text.normalize import clean
 
@@ -35,7 +35,7 @@ class Survey:
         return min(self.src_lines, self.tgt_lines)
 
 
-def survey(files: CorpusFiles, languages: tuple[str, str], track: Track, name: str = "") -> Survey:
+def survey(files: CorpusFiles, languages: Languages, track: Track, name: str = "") -> Survey:
     """Memory: 8 bytes for each pair, 8 more at most at the end, and the sample."""
     counts = [0, 0]
     sample: list[Pair] = []
@@ -63,26 +63,23 @@ def survey(files: CorpusFiles, languages: tuple[str, str], track: Track, name: s
     )
 
 
-def all_lines(
-    files: CorpusFiles, languages: tuple[str, str]
-) -> Iterator[tuple[str | None, str | None]]:
+def all_lines(files: CorpusFiles, languages: Languages) -> Iterator[tuple[str | None, str | None]]:
     """Both sides line by line, None after the end of the shorter one.
 
     Where lines or rows are pairs, one that is none has an empty target, and a byte that is not
     UTF-8 becomes a lone surrogate; other formats are read as strictly as in training.
     """
-    src_lang, tgt_lang = languages
-    paths = files_of(files, src_lang=src_lang, tgt_lang=tgt_lang)
+    paths = files_of(files, languages)
     for path in paths:
         refuse_pipe(path)
     errors: Errors = "surrogateescape"
     if len(paths) == 2:
         yield from zip_longest(*(read_lines(path, errors=errors) for path in paths))
     else:
-        yield from read_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang, errors=errors)
+        yield from read_pairs(files, languages, errors)
 
 
-def whole_pairs(files: CorpusFiles, languages: tuple[str, str]) -> Iterator[Pair]:
+def whole_pairs(files: CorpusFiles, languages: Languages) -> Iterator[Pair]:
     """The pairs up to the end of the shorter side."""
     for src, tgt in all_lines(files, languages):
         if src is None or tgt is None:

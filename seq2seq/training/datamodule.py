@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from seq2seq.config import SubwordConfig, SubwordSampling, at_least
 from seq2seq.cores import cores
-from seq2seq.data.corpus import CorpusFiles, Pair, read_sentences, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, read_sentences, stream_pairs
 from seq2seq.data.dataset import (
     ResumableLoader,
     TextBatch,
@@ -217,7 +217,7 @@ class CorpusDataModule(pl.LightningDataModule):
             for place, (name, files) in enumerate(named[role].items()):
                 text = f"{role}/{name}" if name else role
                 pairs = self.stores[place] if role == "train" else self.texts[text]
-                facts = origin(role, name, files, len(pairs), self.cache, **self._languages())
+                facts = origin(role, name, files, len(pairs), self.cache, self._languages)
                 found.append(facts)
         return found, terms_beside(Path(file["path"]) for each in found for file in each["files"])
 
@@ -309,7 +309,7 @@ class CorpusDataModule(pl.LightningDataModule):
             raise _not_set("train")
         if not self.stores:
             self.stores = [
-                store_of(files, self.cache, rank_zero_info, **self._languages())
+                store_of(files, self.cache, rank_zero_info, self._languages)
                 for files in self.train.values()
             ]
 
@@ -321,10 +321,11 @@ class CorpusDataModule(pl.LightningDataModule):
 
     def _read(self, name: str, files: CorpusFiles) -> None:
         if name not in self.texts:
-            self.texts[name] = list(stream_pairs(files, **self._languages()))
+            self.texts[name] = list(stream_pairs(files, self._languages))
 
-    def _languages(self) -> dict[str, str]:
-        return {"src_lang": self.src_lang, "tgt_lang": self.tgt_lang}
+    @property
+    def _languages(self) -> Languages:
+        return self.src_lang, self.tgt_lang
 
 
 def _not_set(name: str) -> ConfigError:

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from corpora import written
 
-from seq2seq.data.corpus import CorpusFiles, Pair, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, sources, stream_pairs
 from seq2seq.errors import ConfigError, CorpusError
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_ending_is_told_with_the_known_ones(tmp_path: Path, name: str
     for missing_or_empty in (path.exists, path.touch):
         missing_or_empty()
         with pytest.raises(ConfigError, match=rf"^path={path} has no ending .* {known}"):
-            list(stream_pairs(CorpusFiles(path=str(path)), src_lang="en", tgt_lang="de"))
+            list(stream_pairs(CorpusFiles(path=str(path)), ("en", "de")))
 
 
 def stem(folder: Path) -> str:
@@ -97,14 +97,14 @@ def stem(folder: Path) -> str:
 
 def test_of_many_text_files_the_languages_choose_two(tmp_path: Path) -> None:
     files = CorpusFiles(path=stem(tmp_path))
-    assert list(stream_pairs(files, src_lang="en", tgt_lang="de"))[1] == ("two", "zwei")
-    assert list(stream_pairs(files, src_lang="fr", tgt_lang="en"))[1] == ("deux", "two")
+    assert list(stream_pairs(files, ("en", "de")))[1] == ("two", "zwei")
+    assert list(stream_pairs(files, ("fr", "en")))[1] == ("deux", "two")
 
 
 def test_of_one_language_plain_and_packed_the_plain_file_is_read(tmp_path: Path) -> None:
     files = CorpusFiles(path=stem(tmp_path))
     written(tmp_path / "train.de", "1", "2")
-    assert list(stream_pairs(files, src_lang="en", tgt_lang="de"))[1] == ("two", "2")
+    assert list(stream_pairs(files, ("en", "de")))[1] == ("two", "2")
 
 
 def test_a_language_without_a_file_is_told_with_the_files_there_are(tmp_path: Path) -> None:
@@ -114,23 +114,21 @@ def test_a_language_without_a_file_is_told_with_the_files_there_are(tmp_path: Pa
         with pytest.raises(
             CorpusError, match=rf"{files.path}\.it does not .* {re.escape(there)}\.$"
         ):
-            list(stream_pairs(files, src_lang=src_lang, tgt_lang=tgt_lang))
+            list(stream_pairs(files, (src_lang, tgt_lang)))
 
 
-@pytest.mark.parametrize("langs", [{}, {"src_lang": "en"}, {"tgt_lang": "en"}], ids=" ".join)
-def test_many_text_files_without_languages_ask_for_them(
-    tmp_path: Path, langs: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("langs", [("", ""), ("en", ""), ("", "en")], ids=" ".join)
+def test_many_text_files_without_languages_ask_for_them(tmp_path: Path, langs: Languages) -> None:
     with pytest.raises(ConfigError, match=r"set src_lang and tgt_lang.* ''"):
-        list(stream_pairs(CorpusFiles(path=stem(tmp_path)), **langs))
+        list(stream_pairs(CorpusFiles(path=stem(tmp_path)), langs))
 
 
 def test_the_sources_of_a_corpus_are_the_files_that_are_read(tmp_path: Path) -> None:
-    langs = {"src_lang": "en", "tgt_lang": "de"}
+    langs = "en", "de"
     two = CorpusFiles(src="a.en", tgt="a.de")
-    assert sources(two, **langs) == [Path("a.en"), Path("a.de")]
-    assert sources(CorpusFiles(path="a.tmx.gz"), **langs) == [Path("a.tmx.gz")]
-    by_stem = sources(CorpusFiles(path=stem(tmp_path)), **langs)
+    assert sources(two, langs) == [Path("a.en"), Path("a.de")]
+    assert sources(CorpusFiles(path="a.tmx.gz"), langs) == [Path("a.tmx.gz")]
+    by_stem = sources(CorpusFiles(path=stem(tmp_path)), langs)
     assert by_stem == [tmp_path / "train.en", tmp_path / "train.de.gz"]
 
 

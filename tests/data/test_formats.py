@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.data import formats
-from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, stream_pairs
 from seq2seq.data.formats import READERS, Sides, read_jsonl, read_tmx, read_tsv
 from seq2seq.errors import ConfigError, CorpusError
 
@@ -112,7 +112,7 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
 def read(path: Path, text: str, **settings: Any) -> list[Pair]:
     """What a corpus of this one English-German file holds."""
     path.write_text(text, encoding="utf-8", newline="")
-    return list(stream_pairs(CorpusFiles(path=str(path), **settings), src_lang="en", tgt_lang="de"))
+    return list(stream_pairs(CorpusFiles(path=str(path), **settings), ("en", "de")))
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
@@ -125,7 +125,7 @@ def test_every_format_gives_back_what_was_written(
     for write in WRITERS[suffix]:
         path.write_bytes(PACKINGS[packing](write(pairs).encode()))
         files = CorpusFiles(path=str(path))
-        assert list(stream_pairs(files, src_lang="en", tgt_lang="de")) == pairs
+        assert list(stream_pairs(files, ("en", "de"))) == pairs
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
@@ -136,11 +136,11 @@ def test_a_missing_and_a_damaged_file_are_named_in_every_format(
     path = tmp_path / f"a{suffix}{packing}"
     files = CorpusFiles(path=str(path))
     with pytest.raises(CorpusError, match=rf"^{path} does not exist"):
-        list(stream_pairs(files, src_lang="en", tgt_lang="de"))
+        list(stream_pairs(files, ("en", "de")))
     packed = PACKINGS[packing](b"\xff\xfe\xfa no text of any format " * 99)
     path.write_bytes(packed[: len(packed) // 2])
     with pytest.raises(CorpusError, match=rf"^{path} "):
-        list(stream_pairs(files, src_lang="en", tgt_lang="de"))
+        list(stream_pairs(files, ("en", "de")))
 
 
 def test_the_suffix_may_be_in_capitals(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def unit(*variants: tuple[str, str]) -> str:
 def chosen(folder: Path, *units: str, src_lang: str = "en", tgt_lang: str = "de") -> list[Pair]:
     path = folder / "a.tmx"
     path.write_text(f"<tmx><body>{''.join(units)}</body></tmx>")
-    return list(stream_pairs(CorpusFiles(path=str(path)), src_lang=src_lang, tgt_lang=tgt_lang))
+    return list(stream_pairs(CorpusFiles(path=str(path)), (src_lang, tgt_lang)))
 
 
 @pytest.mark.parametrize(
@@ -302,10 +302,10 @@ def test_a_tmx_without_the_pair_of_languages_is_told_with_those_that_it_has(tmp_
         chosen(tmp_path)
 
 
-@pytest.mark.parametrize("langs", [{}, {"src_lang": "en"}, {"tgt_lang": "de"}], ids=" ".join)
-def test_a_tmx_asks_for_languages_that_are_not_set(tmp_path: Path, langs: dict[str, str]) -> None:
+@pytest.mark.parametrize("langs", [("", ""), ("en", ""), ("", "de")], ids=" ".join)
+def test_a_tmx_asks_for_languages_that_are_not_set(tmp_path: Path, langs: Languages) -> None:
     with pytest.raises(ConfigError, match=r"a\.tmx .* set src_lang and tgt_lang.* ''"):
-        list(stream_pairs(CorpusFiles(path=str(tmp_path / "a.tmx")), **langs))
+        list(stream_pairs(CorpusFiles(path=str(tmp_path / "a.tmx")), langs))
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_xml_says_its_own_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.tmx"
     path.write_bytes(text.encode(encoding))
     files = CorpusFiles(path=str(path))
-    assert list(stream_pairs(files, src_lang="en", tgt_lang="de")) == [("zwölf", "Boxkämpfer")]
+    assert list(stream_pairs(files, ("en", "de"))) == [("zwölf", "Boxkämpfer")]
 
 
 def with_entities(text: str, declared: str) -> str:

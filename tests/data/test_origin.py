@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.data import origin as module
-from seq2seq.data.corpus import CorpusFiles, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, stream_pairs
 from seq2seq.data.origin import origin, terms_beside
 from seq2seq.data.store import store_of
 from seq2seq.errors import CorpusError
@@ -23,9 +23,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def facts(files: CorpusFiles, **languages: str) -> Corpus:
-    pairs = len(list(stream_pairs(files, **languages)))
-    return origin("test", "news", files, pairs, Path("cache"), **languages)
+def facts(files: CorpusFiles, languages: Languages = ("", "")) -> Corpus:
+    pairs = len(list(stream_pairs(files, languages)))
+    return origin("test", "news", files, pairs, Path("cache"), languages)
 
 
 def sha256(path: str) -> str:
@@ -49,7 +49,7 @@ def test_of_two_text_files_the_hashes_of_the_bytes_and_the_lines() -> None:
 def test_of_files_chosen_by_their_languages_those_that_were_read() -> None:
     for lang in ("en", "de", "fr"):
         Path(f"train.{lang}").write_text("x\n")
-    found = facts(CorpusFiles(path="train"), src_lang="de", tgt_lang="fr")
+    found = facts(CorpusFiles(path="train"), ("de", "fr"))
     assert [file["path"] for file in found["files"]] == ["train.de", "train.fr"]
 
 

@@ -80,7 +80,7 @@ def test_a_store_is_built_once_and_found_by_the_content_of_its_files(tmp_path: P
         store_of(files, tmp_path / "cache", said.append),
         store_of(corpus_files(copy), tmp_path / "cache", said.append),
         store_of(replace(files, weight=2.0), tmp_path / "cache", said.append),
-        store_of(files, tmp_path / "cache", said.append, src_lang="en", tgt_lang="de"),
+        store_of(files, tmp_path / "cache", said.append, ("en", "de")),
     ]
     assert [store.folder for store in again] == [first.folder] * 4
     assert list(first) == PAIRS
@@ -107,8 +107,8 @@ def test_the_same_bytes_read_in_another_way_are_another_store(tmp_path: Path) ->
 
     def read(name: str, src_lang: str, **fields: str) -> list[Pair]:
         files = CorpusFiles(path=str(tmp_path / name), **fields)  # type: ignore[arg-type]
-        languages = {"src_lang": src_lang, "tgt_lang": "en" if src_lang == "de" else "de"}
-        return list(store_of(files, tmp_path / "cache", str, **languages))
+        languages = src_lang, "en" if src_lang == "de" else "de"
+        return list(store_of(files, tmp_path / "cache", str, languages))
 
     assert read("x.jsonl", "en") == [("ka", "to")]
     assert read("x.jsonl", "en", src_field="tgt", tgt_field="src") == [("to", "ka")]
@@ -150,7 +150,7 @@ from pathlib import Path
 from seq2seq.data import store
 from seq2seq.data.corpus import CorpusFiles, Pair
 
-def slow(files, **languages):
+def slow(files, languages):
     for number in range(20_000):
         yield Pair("half", "a store")
     print("now", flush=True)
