@@ -211,7 +211,7 @@ class Finish:
 
 def _translate(
     args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
-) -> list[tuple[str, "Translation"]]:
+) -> list[tuple[str, Translation]]:
     """Write all translations; the first ones, of which attention may be drawn."""
     if args.attention is not None and output.done:
         raise ConfigError(
@@ -248,7 +248,7 @@ def _given(args: argparse.Namespace, required: Requirements, skipped: int) -> It
     return given if args.prefix is None else begun_with(args.prefix, given, name, skipped)
 
 
-def _draw(path: Path, translator: "Translator", drawn: list[tuple[str, "Translation"]]) -> None:
+def _draw(path: Path, translator: "Translator", drawn: list[tuple[str, Translation]]) -> None:
     if not drawn:
         print(f"--attention {path} is not written: no sentence was translated", file=sys.stderr)
         return
