@@ -23,7 +23,8 @@ import torch
 from seq2seq.allocator import keep_freed_memory
 from seq2seq.config import BOS_ID, Dropout, ModelConfig, SubwordConfig, SubwordSampling
 from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
-from seq2seq.data.dataset import ResumableLoader, TrainingBatches, batches_together, most_pairs
+from seq2seq.data.dataset import TrainingBatches, batches_together, most_pairs
+from seq2seq.data.loader import ResumableLoader
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import PairStore, store_of, write_store

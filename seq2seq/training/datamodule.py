@@ -11,7 +11,6 @@ from seq2seq.config import SubwordConfig, SubwordSampling, at_least
 from seq2seq.cores import cores
 from seq2seq.data.corpus import CorpusFiles, Languages, Pair, read_sentences, stream_pairs
 from seq2seq.data.dataset import (
-    ResumableLoader,
     TextBatch,
     TextBatches,
     TrainingBatches,
@@ -19,6 +18,7 @@ from seq2seq.data.dataset import (
     most_pairs,
     most_tokens,
 )
+from seq2seq.data.loader import ResumableLoader
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.origin import origin, terms_beside
 from seq2seq.data.sampler import TokenBatchSampler
