@@ -25,7 +25,7 @@ from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
 from seq2seq.data.corpus import files_of
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import PACKERS
-from seq2seq.data.output import check_output, in_place, replacing
+from seq2seq.data.output import as_opened, check_output, in_place, replacing
 from seq2seq.errors import ConfigError
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\r": r"\r", "\n": r"\n"})
@@ -83,7 +83,9 @@ def run(args: argparse.Namespace) -> None:
     try:
         with ExitStack() as held:
             unfinished = [
-                path if in_place(path) else held.enter_context(replacing(path, f"{flag} {path}"))
+                as_opened(path)
+                if in_place(path)
+                else held.enter_context(replacing(path, f"{flag} {path}"))
                 for flag, path in outputs
             ]
             counts = _sort(cleaning, [path for _, path in outputs], unfinished)
@@ -121,7 +123,7 @@ def ending(output: Path) -> str:
     return os.path.splitext(os.path.realpath(output))[1]
 
 
-def _sort(cleaning: Cleaning, outputs: list[Path], unfinished: list[Path]) -> Counter[str]:
+def _sort(cleaning: Cleaning, outputs: list[Path], unfinished: list[Path | int]) -> Counter[str]:
     """Rule -> rejected pairs, "" -> kept ones. Bytes that are not UTF-8 go out as they came."""
     counts: Counter[str] = Counter()
     with ExitStack() as files:

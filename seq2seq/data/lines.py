@@ -69,14 +69,20 @@ OPENERS: dict[str, Any] = {
 
 
 @contextmanager
-def _pack_gzip(path: str | Path, mode: str) -> Iterator[BinaryIO]:
+def _pack_gzip(path: str | Path | int, mode: str) -> Iterator[BinaryIO]:
     """Without name and time: the same text is the same bytes, which name its store."""
     with open(path, mode) as raw, gzip.GzipFile("", mode, fileobj=raw, mtime=0) as file:
         yield cast(BinaryIO, file)
 
 
-PACKERS: dict[str, Any] = {".gz": _pack_gzip, ".zst": zstandard.open}
-"""By the last suffix: what packs a file."""
+@contextmanager
+def _pack_zstd(path: str | Path | int, mode: str) -> Iterator[BinaryIO]:
+    with open(path, mode) as raw, zstandard.open(cast(BinaryIO, raw), mode) as file:
+        yield cast(BinaryIO, file)
+
+
+PACKERS: dict[str, Any] = {".gz": _pack_gzip, ".zst": _pack_zstd}
+"""By the last suffix: what packs a file, or what an open one with this number takes."""
 
 
 @contextmanager

@@ -20,9 +20,26 @@ Settings = Mapping[str, str]
 
 
 def in_place(path: Path) -> bool:
-    """Whether it is there and no regular file: a device or a pipe takes what is written, and stays
-    what it is."""
-    return os.path.exists(path) and not os.path.isfile(path)
+    """Whether it is there and no regular file, or open already, as /dev/stdout is: a device, a pipe
+    or an open file takes what is written, and stays what it is."""
+    return os.path.exists(path) and not (os.path.isfile(path) and _descriptor(path) is None)
+
+
+def as_opened(path: Path) -> Path | int:
+    """What `open` takes to write `in_place`: an open file goes on where it stands; opened by its
+    name, it would lose what is in it."""
+    number = _descriptor(path)
+    return path if number is None else os.dup(number)
+
+
+def _descriptor(path: Path) -> int | None:
+    """Of a path that exists: the open file of this process that it names, or leads to."""
+    here = os.path.realpath("/dev/fd")
+    while (folder := os.path.realpath(path.parent)) != here:
+        if not path.is_symlink():
+            return None
+        path = Path(folder, os.readlink(path))
+    return int(path.name) if path.name.isdecimal() else None
 
 
 def check_output(setting: str, path: Path, taken: Iterable[str | Path | None]) -> None:
@@ -43,7 +60,8 @@ def write(setting: str, path: Path, content: str | bytes) -> None:
     content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with writing(f"{setting} {path}"):
         if in_place(path):
-            path.write_bytes(content)
+            with open(as_opened(path), "wb") as file:
+                file.write(content)
             return
         with replacing(path, f"{setting} {path}") as unfinished:
             unfinished.write_bytes(content)
@@ -136,7 +154,7 @@ def open_output(
     name = f"--output {path}"
     if in_place(path):
         with writing(name):
-            device = path.open("wb", buffering=0)
+            device = open(as_opened(path), "wb", buffering=0)  # noqa: SIM115
         with device:
             yield Output(device, name)
         return

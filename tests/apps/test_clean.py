@@ -244,6 +244,16 @@ def test_a_pipe_takes_the_rejected_pairs_and_stays_a_pipe(folder: Path) -> None:
     assert Path(os.devnull).is_char_device()
 
 
+@pytest.mark.parametrize("name", ["all", "all.gz", "all.zst"])
+def test_an_open_file_takes_the_pairs_and_keeps_what_it_has(folder: Path, name: str) -> None:
+    write(folder, "in", HEALTHY)
+    with open(name, "wb") as out:
+        there = f"/dev/fd/{out.fileno()}"
+        for _ in range(2):
+            assert main(["clean", "in.src", "in.tgt", "--output", there, *OUTPUTS[2:]]) == 0
+    assert list(read_lines(name)) == [src for src, _ in HEALTHY] * 2
+
+
 def test_what_another_command_writes_is_left_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -276,6 +276,25 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
     assert Path(os.devnull).is_char_device()
 
 
+def test_an_open_file_goes_on_where_it_stands(tmp_path: Path) -> None:
+    """As under `seq2seq ... --output /dev/stdout >> out`."""
+    path, link = tmp_path / "out", tmp_path / "link"
+    with path.open("w+b", buffering=0) as out:
+        link.symlink_to(f"/dev/fd/{out.fileno()}")
+        out.write(b"before\n")
+        for each in (link, Path(f"/dev/fd/{out.fileno()}")):
+            with open_output(each, MADE_WITH) as lines:
+                lines.write(["eins"])
+            output.write("--html", each, "zwei\n")
+        assert sorted(tmp_path.iterdir()) == [link, path]
+        path.unlink()  # like a file of tempfile.TemporaryFile()
+        output.write("--html", link, "drei\n")
+        out.write(b"after\n")
+        out.seek(0)
+        assert out.read() == b"before\neins\nzwei\neins\nzwei\ndrei\nafter\n"
+    assert list(tmp_path.iterdir()) == [link]
+
+
 def test_a_file_that_is_read_is_told_by_whatever_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
