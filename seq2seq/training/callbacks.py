@@ -152,11 +152,17 @@ class BestModelFolder(Callback):
 
 
 class LastValidation(Callback):
-    """The last step of a run is validated too, whatever the interval: nothing learned is lost."""
+    """The last step of a run is validated too, whatever the interval: nothing learned is lost. No
+    step is the last one before `trainer.min_steps` and `min_epochs`."""
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         # The limit of time tells first whether a step is the last one.
         trainer.callbacks = sorted(trainer.callbacks, key=lambda each: not isinstance(each, Timer))  # type: ignore[attr-defined]
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_index: int
+    ) -> None:
+        trainer.should_stop = False  # who asked so early asks again, if there is still reason
 
     def on_train_batch_end(
         self,
@@ -170,6 +176,8 @@ class LastValidation(Callback):
             trainer.should_stop = True  # Lightning validates before it stops
             loop = trainer.fit_loop
             loop.min_epochs = loop.epoch_loop.min_steps = None  # which would put the stop off
+        if not trainer.fit_loop._can_stop_early:
+            trainer.should_stop = False
         if trainer.should_stop:
             trainer.check_val_every_n_epoch = None  # which would leave some epochs out
 

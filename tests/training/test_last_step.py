@@ -6,8 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from small_runs import Run, metrics, settings, validated_after
 
+from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.training.checkpoints import step_of
 from seq2seq.training.counting import end_of
 
@@ -84,6 +86,30 @@ def test_the_last_step_is_validated_and_kept_whatever_was_to_be_reached(
     assert run("fit", *settings(trainer__max_steps=6, **bounds)) == 0
     assert max(step_of(path) for path in Path("run/checkpoints").glob("step=*.ckpt")) == 6
     assert validated_after() == [4, 6]
+
+
+def test_patience_ends_no_run_before_its_least_steps_nor_one_that_is_better_then(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is out after step 4, and again after step 10. Least steps have an epoch at least."""
+    scores = iter([3.0, 2.0, 4.0, 5.0, 4.0])
+    monkeypatch.setattr(CorpusBLEU, "compute", lambda self: torch.tensor(next(scores, 0.0)))
+    bounds = {"training__patience": 1, "trainer__min_steps": 5, "trainer__max_steps": 40}
+    bounds["trainer__limit_train_batches"] = 3
+    often = {"trainer__val_check_interval": 2, "trainer__log_every_n_steps": 4}
+    assert run("fit", *settings(**bounds, **often)) == 0
+    assert validated_after() == [2, 4, 6, 8, 10]
+    assert [int(row["step"]) + 1 for row in metrics(Path("run")) if row["loss"]] == [4, 8]
+
+
+def test_time_that_is_up_before_the_least_steps_makes_none_of_them_the_last(
+    corpus: Path, run: Run
+) -> None:
+    bounds = {"trainer__max_time": "00:00:00:00", "trainer__min_steps": 7}
+    batches = {"trainer__limit_train_batches": 3, "trainer__limit_val_batches": 0}
+    assert run("fit", *settings(**bounds, **batches)) == 0
+    assert sorted(map(step_of, Path("run/checkpoints").glob("step=*.ckpt"))) == [4, 7]
+    assert [int(row["step"]) + 1 for row in metrics(Path("run"))] == [2, 4, 6, 7]
 
 
 @pytest.mark.parametrize(
