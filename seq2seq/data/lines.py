@@ -91,6 +91,8 @@ def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
     path = Path(path)
     opener = OPENERS.get(path.suffix, open) if unpack else open
     try:
+        if opener is not open and path.is_file() and path.stat().st_size == 0:
+            raise EOFError("it is empty")  # which gzip takes for a file of no lines
         with opener(path, "rb") as file:
             yield file
     except FileNotFoundError:

@@ -61,8 +61,7 @@ def test_a_zst_file_reads_as_what_was_packed_in_one_frame_or_several(tmp_path: P
 
 
 def test_a_file_without_a_byte_has_no_lines(tmp_path: Path) -> None:
-    for name in ("a.en", "a.en.gz", "a.en.zst"):
-        assert list(read_lines(written(tmp_path / name))) == []
+    assert list(read_lines(written(tmp_path / "a.en"))) == []
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xe4\xb8", b"\xed\xa0\x80", b"\xc0\x80"], ids=repr)
@@ -111,7 +110,9 @@ def test_a_zst_file_packed_with_a_long_window_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packing", ["gzip", "zstd"])
-@pytest.mark.parametrize("damage", ["cut", "cut to the header", "not packed", "flipped"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "cut to the header", "cut to nothing", "not packed", "flipped"]
+)
 def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: str) -> None:
     text = "".join(f"line {n}\n" for n in range(300)).encode()
     checked = zstandard.ZstdCompressor(write_checksum=True)
@@ -121,6 +122,7 @@ def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: st
     contents = {
         "cut": packed[:-20],
         "cut to the header": packed[:5],
+        "cut to nothing": b"",
         "not packed": b"line 1\n",
         "flipped": bytes(flipped),
     }
