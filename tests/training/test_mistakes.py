@@ -345,6 +345,24 @@ def test_a_full_disk_is_one_line_that_names_the_file(
         ),
         ({"trainer__use_distributed_sampler": "true"}, r"use_distributed_sampler=True"),
         ({"trainer__devices": "5,6"}, r"devices"),
+        (
+            {
+                "trainer__callbacks": "[{class_path: GradientAccumulationScheduler, "
+                "init_args: {scheduling: {2: 2}}}]"
+            },
+            r"callbacks: GradientAccumulationScheduler .*trainer\.accumulate_grad_batches",
+        ),
+        (
+            {"trainer__callbacks": "[{class_path: EMAWeightAveraging}]"},
+            r"callbacks: EMAWeightAveraging .*training\.ema",
+        ),
+        (
+            {
+                "trainer__callbacks": "[{class_path: StochasticWeightAveraging, "
+                "init_args: {swa_lrs: 0.1}}]"
+            },
+            r"callbacks: StochasticWeightAveraging .*training\.ema",
+        ),
         ({"data__test": "{a/b: {src: test.src, tgt: test.tgt}}"}, r"data\.test\.a/b: .* slash"),
     ],
     ids=str,
