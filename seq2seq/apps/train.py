@@ -15,12 +15,7 @@ from typing import Any
 
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import (
-    Callback,
-    GradientAccumulationScheduler,
-    StochasticWeightAveraging,
-    WeightAveraging,
-)
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.plugins.environments import SLURMEnvironment  # type: ignore[attr-defined]
@@ -35,6 +30,7 @@ from seq2seq.apps.train_parser import OneLineParser, with_settings_of_run
 from seq2seq.apps.train_settings import (
     VALIDATED_EVERY,
     check_average,
+    check_callbacks,
     check_corpora,
     check_groups,
     check_joint,
@@ -96,13 +92,6 @@ ADVICE = {
 }
 """What a user can do about errors of the libraries through which processes talk, torch's loader and
 Lightning."""
-
-INSTEAD: dict[type[Callback], str] = {
-    GradientAccumulationScheduler: "trainer.accumulate_grad_batches, the same in all epochs",
-    StochasticWeightAveraging: "training.ema",
-    WeightAveraging: "training.ema",
-}
-"""Of callbacks behind whose back a run counts steps, or stores other weights than it validates."""
 
 
 class SaveRunConfig(SaveConfigCallback):
@@ -258,7 +247,7 @@ class TranslationCLI(LightningCLI):
             "plugins": [*_listed(settings.plugins), AtomicCheckpointIO()],
         }
         if self.subcommand == "fit":
-            _check_callbacks(callbacks)
+            check_callbacks(callbacks)
             every = settings.val_check_interval if settings.limit_val_batches == 0 else None
             callbacks += _fit_callbacks(run, made.training, Record(self._settings()), every)
         if settings.logger in (None, True):
@@ -293,17 +282,6 @@ class TranslationCLI(LightningCLI):
 def _listed(setting: Any) -> list[Any]:
     """Lightning takes one instead of several, or none."""
     return list(setting) if isinstance(setting, list) else [setting] if setting else []
-
-
-def _check_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Raise ConfigError for one of Lightning's that gives wrong numbers here."""
-    for callback in callbacks:
-        for kind, instead in INSTEAD.items():
-            if isinstance(callback, kind):
-                raise ConfigError(
-                    f"trainer.callbacks: {type(callback).__name__} does not work with this "
-                    f"training; use {instead}."
-                )
 
 
 def _user_error(error: BaseException | None) -> UserError | None:

@@ -1,6 +1,6 @@
 """What the settings of the Lightning verbs may be, beyond their types."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from datetime import timedelta
@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
+from pytorch_lightning.callbacks import (
+    Callback,
+    GradientAccumulationScheduler,
+    StochasticWeightAveraging,
+    WeightAveraging,
+)
 
 from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
 from seq2seq.data.corpus import CorpusFiles
@@ -31,6 +37,12 @@ GROUPS = {
     "search.diversity": "search.diversity.groups: 2",
 }
 """Settings that consist of settings, and an example of one."""
+INSTEAD: dict[type[Callback], str] = {
+    GradientAccumulationScheduler: "trainer.accumulate_grad_batches, the same in all epochs",
+    StochasticWeightAveraging: "training.ema",
+    WeightAveraging: "training.ema",
+}
+"""Of callbacks behind whose back a run counts steps, or stores other weights than it validates."""
 
 
 @contextmanager
@@ -161,6 +173,17 @@ def _check_interval(settings: Namespace) -> None:
             f"trainer.val_check_interval={every} is a share of an epoch; without validation it is "
             f"the number of steps between checkpoints, e.g. 1000."
         )
+
+
+def check_callbacks(callbacks: Sequence[Callback]) -> None:
+    """Raise ConfigError for one of Lightning's that gives wrong numbers here."""
+    for callback in callbacks:
+        for kind, instead in INSTEAD.items():
+            if isinstance(callback, kind):
+                raise ConfigError(
+                    f"trainer.callbacks: {type(callback).__name__} does not work with this "
+                    f"training; use {instead}."
+                )
 
 
 def check_average(training: Namespace, trainer: Namespace) -> None:
