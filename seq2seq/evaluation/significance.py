@@ -153,6 +153,7 @@ def _tested(
         n_samples=TRIALS * resamples if randomized else resamples,
         n_ar_confidence=resamples if randomized else -1,
     )()
+    seeds = [len(each) for each in systems.values()]
     return [
         SystemScore(
             system,
@@ -160,11 +161,12 @@ def _tested(
             float(result.score),
             float(result.mean),
             float(result.ci),
-            _p_value(result, found[name][0], _chance_of_all_or_none(metric.counts[0], counts)),
+            _p_value(result, found[name][0], _chance_of_all_or_none(means[0], mean)),
             signatures[name].format(),
         )
         for name, metric in zip(signatures, pooled.values(), strict=True)
-        for system, counts, result in zip(systems, metric.counts, found[name], strict=True)
+        for means in [[counts / k for counts, k in zip(metric.counts, seeds, strict=True)]]
+        for system, mean, result in zip(systems, means, found[name], strict=True)
     ]
 
 
@@ -179,7 +181,7 @@ def _p_value(result: Any, baseline: Any, least: float) -> float | None:
 
 def _chance_of_all_or_none(one: Any, other: Any) -> float:
     """That random swaps leave the systems as they are, or exchange them; swapping translations
-    whose counts (a row for each sentence) are equal changes nothing."""
+    whose counts (a row for each sentence, of a mean translation) are equal changes nothing."""
     different = int((one != other).any(axis=1).sum())
     least: float = 2.0 ** (1 - different)
     return min(1.0, least)
