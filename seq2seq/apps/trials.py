@@ -15,6 +15,7 @@ from seq2seq.data.corpus import CorpusFiles, stream_pairs
 from seq2seq.data.output import write, writing
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.evaluation.significance import refuse_too_many
+from seq2seq.provenance import sha256_of
 
 SIGNALS = signal.SIGINT, signal.SIGTERM
 STOPPED = {status for number in SIGNALS for status in (128 + number, -number)}
@@ -63,7 +64,8 @@ class Trial(NamedTuple):
 
 
 def done(run: Path, verb: str) -> Path:
-    """The file that says that this command is done."""
+    """The file that says that this command is done; that of `test` has the digests of what it
+    wrote."""
     return run / f"{verb}.done"
 
 
@@ -73,13 +75,23 @@ def scored(run: Path) -> list[Path]:
 
 
 def all_scored(run: Path) -> bool:
-    """Whether there is something for each test set of the run, whose configuration is sound."""
+    """Whether there is something for each test set of the run, whose configuration is sound, and
+    nothing that another `test` wrote in its place, of another model perhaps."""
     try:
         settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
         names = set(map(str, settings["data"]["test"]))
+        wrote = json.loads(done(run, "test").read_text() or "{}")  # older versions told nothing
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         return False  # which the test tells
-    return names <= {path.stem for path in scored(run)}
+    there = digests(run)
+    return names <= there.keys() and all(
+        wrote.get(name, there[name]) == there[name] for name in names
+    )
+
+
+def digests(run: Path) -> dict[str, str]:
+    """Of the files that `test` wrote, by test set."""
+    return {path.stem: sha256_of(path) for path in scored(run)}
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -90,7 +102,7 @@ def has_checkpoint(run: Path) -> bool:
 def plan(
     configs: Sequence[Path], seeds: Sequence[int], output: Path, resamples: int
 ) -> list[Trial]:
-    """All trials; a test whose scores are gone is to be done again. A configuration that cannot be
+    """All trials; a test whose scores are gone or replaced is to be done again. A configuration that cannot be
     read, has no test set that can be, means another one than the configurations before it by the
     same name, or has changed since one of its trainings began, is an error, and so is a test set
     too large for so many resamples."""
@@ -198,7 +210,8 @@ def work(trial: Trial) -> int:
         status = _child([sys.executable, "-m", "seq2seq", *command])
         if status:
             return status
-        done(trial.run, command[0]).touch()
+        wrote = json.dumps(digests(trial.run)) if command[0] == "test" else ""
+        done(trial.run, command[0]).write_text(wrote)
     return 0
 
 

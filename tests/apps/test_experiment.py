@@ -307,6 +307,21 @@ def test_a_test_with_one_of_its_scores_gone_is_done_again(commands: FakeCommands
     assert commands.seen == ["test good 1"]
 
 
+def test_a_test_whose_scores_another_test_replaced_is_done_again(commands: FakeCommands) -> None:
+    """`seq2seq test --run` of the same folder, with another model or search."""
+    assert call("--seeds", "1", "2") == 0
+    before = report()
+    path = Path("runs/experiment/good/seed-1/test/set.json")
+    path.write_text(path.read_text().replace("wrong line", "other line"))
+    commands.seen.clear()
+    assert call("--seeds", "1", "2") == 0
+    assert commands.seen == ["test good 1"]
+    assert report() == before
+    commands.seen.clear()
+    assert call("--seeds", "1", "2") == 0
+    assert commands.seen == []
+
+
 @pytest.mark.parametrize("damage", ['{"a', "{}", "[]"])
 def test_damaged_scores_are_named(
     commands: FakeCommands, capsys: pytest.CaptureFixture[str], damage: str
@@ -373,6 +388,7 @@ def test_test_sets_of_one_name_must_be_the_same(
     assert call("--seeds", "1") == 0
     path = Path("runs/experiment/good/seed-1/test/set.json")
     path.write_text(path.read_text().replace("line 3 of", "line 4 of"))
+    path.parent.with_name("test.done").write_text("")  # as of an older version
     assert call("--seeds", "1") == 2
     error = capsys.readouterr().err
     assert "data.test: set is another test set for good, seed 1 than for base, seed 1" in error
