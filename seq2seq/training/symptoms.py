@@ -109,8 +109,8 @@ def one_for_all(translations: Sequence[str], references: Sequence[str]) -> Sympt
 
 def empty_output(translations: Sequence[str], references: Sequence[str]) -> Symptom | None:
     """One in twenty, if references are not empty as well."""
-    share = _excess(translations, references, lambda text: not text.strip())
-    if share <= 0.05:
+    share, excess = _shares(translations, references, lambda text: not text.strip())
+    if excess <= 0.05:
         return None
     return _degenerate(
         "empty-output", share, f"{share:.0%} of the validation translations are empty"
@@ -119,8 +119,8 @@ def empty_output(translations: Sequence[str], references: Sequence[str]) -> Symp
 
 def endless_output(translations: Sequence[str], references: Sequence[str]) -> Symptom | None:
     """One in ten, if references do not repeat themselves as well."""
-    share = _excess(translations, references, repeats)
-    if share <= 0.1:
+    share, excess = _shares(translations, references, repeats)
+    if excess <= 0.1:
         return None
     seen = f"{share:.0%} of the validation translations repeat themselves without end"
     example = shortened(next(filter(repeats, translations)))
@@ -169,8 +169,9 @@ def _degenerate(name: str, share: float, seen: str) -> Symptom:
     return Symptom(name, 2 if share > 0.9 else 1, f"{seen}; {advice}.")
 
 
-def _excess(
+def _shares(
     translations: Sequence[str], references: Sequence[str], fault: Callable[[str], bool]
-) -> float:
-    """Share of the translations that have a fault, over that of the references."""
-    return (sum(map(fault, translations)) - sum(map(fault, references))) / len(translations)
+) -> tuple[float, float]:
+    """Of the translations that have a fault, and how much more it is than of the references."""
+    found, usual = (sum(map(fault, texts)) for texts in (translations, references))
+    return found / len(translations), (found - usual) / len(translations)

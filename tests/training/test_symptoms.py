@@ -109,6 +109,15 @@ def test_so_many_of_a_hundred_are_no_symptom_but_one_more(output: str, fine: int
         assert bool(degenerate_output(translations, references)) == (count > fine)
 
 
+@pytest.mark.parametrize(("fault", "seen"), [(" ", "are empty"), ("so " * 20, "repeat")])
+def test_the_share_that_is_told_is_of_all_translations(fault: str, seen: str) -> None:
+    """Also where references have the same fault."""
+    references = [fault] * 4 + REFERENCES[4:]
+    translations = [fault] * 10 + REFERENCES[10:]
+    told = said(degenerate_output(translations, references))
+    assert re.match(f"50% of the validation translations {seen}", told)
+
+
 @pytest.mark.parametrize(("count", "told"), [(50, True), (51, False)])
 def test_references_may_say_one_thing_as_well(count: int, told: bool) -> None:
     references = ["A man."] * count + [f"Sentence {number}" for number in range(100 - count)]
