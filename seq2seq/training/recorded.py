@@ -112,6 +112,11 @@ class CudaGraphs:
         self._tables.update(self._network.buffers())
         graph = torch.cuda.CUDAGraph()
         # Other threads, as the one that pins batches, may ask for memory meanwhile.
-        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+        recording = torch.cuda.graph(
+            graph, self._pool, self._stream, capture_error_mode="thread_local"
+        )
+        # Where there is no memory for the graph itself, `recording` leaves its stream the current
+        # one, and threads that search, on the usual one, would not wait for what is learned.
+        with torch.cuda.stream(torch.cuda.current_stream()), recording:
             work()
         return graph.replay

@@ -212,6 +212,48 @@ def test_what_there_is_no_memory_for_is_not_recorded() -> None:
     assert len(tried) == 1
 
 
+class OnStream:
+    """What torch.cuda.stream does, without a GPU."""
+
+    current = "the run's"
+
+    def __init__(self, stream: str) -> None:
+        self.stream = self.before = stream
+
+    def __enter__(self) -> None:
+        self.before, OnStream.current = OnStream.current, self.stream
+
+    def __exit__(self, *_: object) -> None:
+        OnStream.current = self.before
+
+
+def test_a_graph_that_there_is_no_memory_for_leaves_the_stream_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch does not, where it fails after the work, and other threads have the run's stream."""
+
+    class Graph:
+        def capture_begin(self, *_: object, **__: object) -> None:
+            pass
+
+        def capture_end(self) -> None:
+            raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(OnStream, "current", "the run's")
+    for name in ("synchronize", "empty_cache", "graph_pool_handle"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: None, raising=False)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: "its own")
+    monkeypatch.setattr(torch.cuda, "stream", OnStream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: OnStream.current)
+    used = list[str]()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        CudaGraphs(small()).record(lambda: used.append(OnStream.current))
+    assert used == ["its own"]
+    assert OnStream.current == "the run's"
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_recording_compiles_nothing_that_the_step_before_has_compiled(
     monkeypatch: pytest.MonkeyPatch, mixed: bool
