@@ -15,6 +15,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_facts import as_parent
 from seq2seq.provenance import Provenance, Score, Training, Weights, with_command, with_corpora
 from seq2seq.software import software
+from seq2seq.training.checkpoints import FOLDER, is_in
 from seq2seq.training.compatibility import validates_all
 from seq2seq.training.hardware import hardware
 from seq2seq.training.module import TranslationModule
@@ -31,6 +32,8 @@ class Record(Callback):
         """Up to the start of this one."""
         self._before: dict[str, Any] = {}
         """What was decisive in the last one."""
+        self._began_at: str | None = None
+        """The checkpoint of another run at which this one began."""
         self._started = time.monotonic()
         self._facts = Provenance()
 
@@ -39,6 +42,10 @@ class Record(Callback):
         self._started = time.monotonic()
         if trainer.ckpt_path and not self._sessions["hardware"]:
             del self._sessions["seconds"]  # an older version kept no record
+        if trainer.ckpt_path and not is_in(
+            Path(trainer.default_root_dir) / FOLDER, trainer.ckpt_path
+        ):
+            self._began_at = str(trainer.ckpt_path)
         current = hardware(trainer, module.recipe)
         if current not in self._sessions["hardware"]:
             self._sessions["hardware"].append(current)
@@ -46,7 +53,8 @@ class Record(Callback):
 
     @rank_zero_only
     def _gather(self, module: TranslationModule) -> None:
-        facts = with_command(Provenance(), "fit", "--config", "config.yaml")
+        start = [] if self._began_at is None else ["--ckpt_path", self._began_at]
+        facts = with_command(Provenance(), "fit", "--config", "config.yaml", *start)
         facts["config"] = self.config
         if self.config.get("license"):
             facts["license"] = self.config["license"]
@@ -100,10 +108,15 @@ class Record(Callback):
         return {**self.config, "software": self.software, "sha256": files}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"training": self.training(0), "config": self._decisive}
+        return {
+            "training": self.training(0),
+            "config": self._decisive,
+            "began_at": self._began_at,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._sessions, self._before = state_dict["training"], state_dict["config"]
+        self._began_at = state_dict.get("began_at")  # older versions kept none
 
 
 def training_until(checkpoint: Path) -> Training | None:

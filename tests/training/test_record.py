@@ -137,6 +137,23 @@ def test_the_commands_on_the_card_make_the_same_weights_again(
         assert sha256(name) == sha256(f"../{name}")
 
 
+def test_the_command_of_a_run_that_began_at_a_checkpoint_names_it(trained: None, run: Run) -> None:
+    """Also after the run was stopped and went on; without it another model would be made."""
+    start = ("--ckpt_path", "run/checkpoints/step=4.ckpt")
+    assert run("fit", *settings(run="branch"), *start) == 0
+    facts = load_provenance("branch")
+    (command,) = facts["commands"]
+    Path("config.yaml").write_text(yaml.safe_dump({**facts["config"], "run": "again"}))
+    assert run(*shlex.split(command)[1:]) == 0
+    made, again = (sha256(f"{each}/model/weights.safetensors") for each in ("branch", "again"))
+    assert made == again
+    longer = settings(run="branch", trainer__max_steps=60, training__lr=0.02)
+    assert run("fit", *longer, "--ckpt_path", "last") == 0
+    facts = load_provenance("branch")
+    assert facts["weights"]["steps"] != [8]
+    assert facts["commands"] == [command]
+
+
 def test_time_hardware_settings_and_software_are_those_of_all_sessions(
     corpus: Path, run: Run, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
