@@ -17,7 +17,8 @@ from seq2seq.errors import ConfigError, UserError
 from seq2seq.evaluation.significance import refuse_too_many
 from seq2seq.provenance import sha256_of
 
-SIGNALS = signal.SIGINT, signal.SIGTERM
+SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
+"""At which a training stops by itself."""
 STOPPED = {status for number in SIGNALS for status in (128 + number, -number)}
 """Statuses of a process that was asked to stop: one that caught the signal, one that did not."""
 
@@ -218,14 +219,15 @@ def work(trial: Trial) -> int:
 def _child(command: Sequence[str]) -> int:
     """Its status. A training stops by itself when asked to, which takes it more than a moment.
 
-    The terminal sends Ctrl-C to both processes, but SIGTERM comes to this one alone.
+    The terminal sends Ctrl-C to both processes, but the others come to this one alone.
     """
     child = subprocess.Popen(command)
-    actions = (lambda *_: None), (lambda number, _: child.send_signal(number))
-    handlers = [
-        (number, signal.signal(number, action))
-        for number, action in zip(SIGNALS, actions, strict=True)
-    ]
+
+    def pass_on(number: int, frame: object) -> None:
+        if number != signal.SIGINT:
+            child.send_signal(number)
+
+    handlers = [(number, signal.signal(number, pass_on)) for number in SIGNALS]
     try:
         return child.wait()
     finally:

@@ -1,10 +1,15 @@
 """What is run, what is not run again, and what becomes of the results."""
 
 import json
+import os
 import shutil
+import signal
+import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from statistics import mean, stdev
+from threading import Thread
 
 import pytest
 from test_export import save_tiny_model
@@ -320,6 +325,33 @@ def test_a_test_whose_scores_another_test_replaced_is_done_again(commands: FakeC
     commands.seen.clear()
     assert call("--seeds", "1", "2") == 0
     assert commands.seen == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_that_comes_to_the_experiment_stops_its_training(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """As Slurm sends them; the training ends by itself, and the experiment waits for it."""
+
+    def send() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    training = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda number, _: sys.exit(128 + number))\n"
+        f"pathlib.Path({str(tmp_path / 'begun')!r}).touch()\n"
+        "time.sleep(60)"
+    )
+    before = signal.getsignal(number)
+    sender = Thread(target=send)
+    sender.start()
+    status = trials._child([sys.executable, "-c", training])
+    sender.join()
+    assert status == 128 + number
+    assert status in trials.STOPPED
+    assert signal.getsignal(number) == before
 
 
 @pytest.mark.parametrize("damage", ['{"a', "{}", "[]"])
