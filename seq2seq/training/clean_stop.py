@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,12 +13,15 @@ from pytorch_lightning.callbacks import Callback
 from seq2seq.training.checkpoints import LAST
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+SAME_REQUEST = 1.0
+"""Seconds in which a request may come twice: a batch system or `timeout` sends it to all processes
+of a job, and those that have started others pass it on."""
 
 
 class CleanStop(Callback):
     """Ctrl-C, SIGTERM and SIGUSR1, which Slurm may be told to send, let the step end, write a
-    checkpoint and stop; a second one stops at once, and so does the first one while candidates are
-    scored: the next session does that again.
+    checkpoint and stop; another one later stops at once, and so does the first one while candidates
+    are scored: the next session does that again.
 
     The status is 128 plus the signal's number, as in a shell. Of several processes it is enough
     that one gets the signal.
@@ -27,6 +31,7 @@ class CleanStop(Callback):
         self.folder = folder
         self.asked = 0
         """The signal that came, if one did."""
+        self._asked_at = 0.0
         self._asks = False
         """Before the next step: the last one has a checkpoint."""
         self._next_question = 0
@@ -107,9 +112,12 @@ class CleanStop(Callback):
     def _ask(self, number: int, frame: object) -> None:
         if os.getpid() != self._process:
             return  # a worker that makes batches: the training ends it
+        now = time.monotonic()
         if self.asked:
-            raise KeyboardInterrupt
-        self.asked = number
+            if now - self._asked_at > SAME_REQUEST:
+                raise KeyboardInterrupt
+            return
+        self.asked, self._asked_at = number, now
         os.write(2, b"\nstopping after this step or its validation; once more stops at once\n")
 
     def _restore(self) -> None:

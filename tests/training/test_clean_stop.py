@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -261,7 +262,7 @@ def test_of_several_processes_the_first_one_has_the_status(
 
 
 @pytest.mark.parametrize("failed", [True, False])
-def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_were(
+def test_a_signal_a_second_later_stops_at_once_and_after_a_fit_signals_are_what_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: bool
 ) -> None:
     stop = CleanStop(tmp_path)
@@ -282,6 +283,11 @@ def test_a_second_signal_stops_at_once_and_after_a_fit_signals_are_what_they_wer
         elsewhere = stop.asked
         signal.raise_signal(signal.SIGTERM)
         assert (elsewhere, stop.asked) == (0, signal.SIGTERM)
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 0.9)
+        signal.raise_signal(signal.SIGUSR1)  # the same request, passed on by another process
+        assert stop.asked == signal.SIGTERM
+        monkeypatch.setattr(time, "monotonic", lambda: now + 1.1)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     finally:
