@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help=f"{', '.join(SOURCES)}; default: what it looks like",
     )
-    parser.add_argument("--src-lang", metavar="CODE", help="language, where theirs names none")
-    parser.add_argument("--tgt-lang", metavar="CODE", help="language, where theirs names none")
+    parser.add_argument("--src-lang", metavar="CODE", help="language, instead of what theirs names")
+    parser.add_argument("--tgt-lang", metavar="CODE", help="language, instead of what theirs names")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import pytest
 from test_translator import random_network, subwords
 
 from seq2seq.cli import main
-from seq2seq.model_folder import SavedModel, save_model
+from seq2seq.model_folder import SavedModel, load_model, save_model
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -42,3 +42,14 @@ def test_a_model_of_ours_need_not_be_converted(
     for place in (tmp_path / "run", tmp_path / "run" / "model"):
         assert f"{place} holds a model of ours already" in said(capsys, place, tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_language_that_is_given_replaces_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = SavedModel(random_network(), subwords(), subwords(), "eng", "fra")
+    monkeypatch.setattr("seq2seq.interop.sources.read", lambda *_: theirs)
+    words = (str(tmp_path / name) for name in ("theirs", "ours"))
+    assert main(["convert", *words, "--src-lang", "en"]) == 0
+    ours = load_model(tmp_path / "ours")
+    assert (ours.src_lang, ours.tgt_lang) == ("en", "fra")
