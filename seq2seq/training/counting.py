@@ -1,9 +1,11 @@
 """Steps, where Lightning counts batches and epochs."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
+
+from seq2seq.data.loader import ResumableLoader
 
 
 def end_of(trainer: pl.Trainer, checkpoint: Mapping[str, Any] | None = None) -> int:
@@ -28,17 +30,16 @@ def end_of(trainer: pl.Trainer, checkpoint: Mapping[str, Any] | None = None) -> 
 
 def find_place(trainer: pl.Trainer) -> None:
     """Tell Lightning where in an epoch a run goes on, which may have other batches now."""
-    fit, loader = trainer.fit_loop, trainer.train_dataloader
+    fit, loader = trainer.fit_loop, cast(ResumableLoader, trainer.train_dataloader)
     loop, progress = fit.epoch_loop, fit.epoch_loop.batch_progress
-    if progress.is_last_batch and loop.restarted_on_last:
-        # It would add a batch to an epoch at whose end no validation is due.
-        fit.epoch_progress.increment_processed()
-        fit.epoch_progress.increment_completed()
+    if progress.is_last_batch:
+        # It would go on with the epoch that has ended, and count too few of them from then on.
+        ended = dict.fromkeys(("ready", "started", "processed", "completed"), loader.epoch)
+        fit.epoch_progress.load_state_dict({"total": ended, "current": ended})
         fit.reset_restart_stage()
         loop.restarting = False
     else:
-        place = loader.sampler.end if progress.is_last_batch else loader.seen  # type: ignore[union-attr]
-        progress.current.increment_by(place - progress.current.ready)
+        progress.current.increment_by(loader.seen - progress.current.ready)
 
 
 def validate_after_whole_steps(trainer: pl.Trainer) -> None:

@@ -301,20 +301,24 @@ def test_a_run_goes_on_in_its_precision_where_none_is_set(
     assert ["bf16-mixed" in line for line in said] == [True, True]
 
 
-@pytest.mark.parametrize("asked", [3, 5, 6])
-def test_epochs_are_validated_as_if_a_run_had_never_stopped(
-    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, asked: int
+@pytest.mark.parametrize("stops", [[3], [5], [6], [3, 6, 9]])
+def test_epochs_are_validated_and_counted_as_if_a_run_had_never_stopped(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, stops: list[int]
 ) -> None:
-    """Every second one, of three steps, wherever Ctrl-C came."""
+    """Every second one, of three steps, wherever and however often Ctrl-C came."""
     chosen = settings(
         trainer__max_steps=13,
         trainer__limit_train_batches=3,
         trainer__val_check_interval=1.0,
         trainer__check_val_every_n_epoch=2,
     )
-    with monkeypatch.context() as patch:
-        ctrl_c_in_step(asked, patch)
-        with pytest.raises(SystemExit):
-            run("fit", *chosen)
+    for asked in stops:
+        with monkeypatch.context() as patch:
+            ctrl_c_in_step(asked, patch)
+            with pytest.raises(SystemExit):
+                run("fit", *chosen, *["--ckpt_path", "last"][: 2 * (asked != stops[0])])
     assert run("fit", *chosen, "--ckpt_path", "last") == 0
     assert sorted(read_log(Path("run"))["val_bleu"]) == [6, 12, 13]
+    state = torch.load("run/checkpoints/step=13.ckpt", weights_only=True)
+    counts = {"ready": 5, "started": 5, "processed": 4, "completed": 4}
+    assert state["loops"]["fit_loop"]["epoch_progress"] == {"total": counts, "current": counts}
