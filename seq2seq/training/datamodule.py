@@ -25,6 +25,7 @@ from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import Lengths, PairStore, lengths_of, store_of
 from seq2seq.data.vocabulary import refuse_other_subwords, subwords_of
 from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.evaluation.metrics import check_tokenizer
 from seq2seq.model_folder import find_subwords
 from seq2seq.provenance import Corpus, Role
 from seq2seq.text.subwords import Subwords
@@ -117,8 +118,10 @@ class CorpusDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Store the training corpora and train the subword models, on one process; the others find
-        them in the cache. What is wrong with the validation set is told before, not after that."""
+        them in the cache. What is wrong with the validation set, or BLEU's tokenizer, is told
+        before, not after that."""
         if self.train and self.trainer is not None and self.trainer.state.fn == "fit":
+            check_tokenizer(self.tgt_lang)
             self._read_validation()
         self._load_subwords()
 

@@ -20,7 +20,7 @@ from seq2seq.data.dataset import TextBatch
 from seq2seq.engine import NativeEngine
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
-from seq2seq.evaluation.metrics import check_tokenizer, doubt
+from seq2seq.evaluation.metrics import doubt
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
 from seq2seq.nn.attention import expect_new_shapes
@@ -97,7 +97,6 @@ class TranslationModule(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         data = self.data
-        check_tokenizer(data.tgt_lang)
         for name, pairs in data.texts.items():
             if name != "predict" and (said := doubt([pair.tgt for pair in pairs], data.tgt_lang)):
                 rank_zero_warn(f"data.{name.replace('/', '.')}: {said}")

@@ -13,6 +13,13 @@ from small_runs import Run, settings
 from seq2seq.data.dataset import TrainingBatches
 
 
+@pytest.fixture
+def no_mecab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without the extra [ja], also where it is installed."""
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+
+
 def test_a_test_set_without_spaces_and_without_a_tokenizer_is_warned_of(
     corpus: Path, run: Run
 ) -> None:
@@ -70,13 +77,10 @@ def test_a_mistake_is_one_line_that_names_it(
     corpus: Path,
     run: Run,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    no_mecab: None,
     changes: dict[str, object],
     message: str,
 ) -> None:
-    # As without the extra [ja], also where it is installed.
-    monkeypatch.setitem(sys.modules, "MeCab", None)
-    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
     try:
         status: object = run("fit", *settings(**changes))
     except SystemExit as stop:
@@ -92,6 +96,14 @@ def test_what_is_wrong_with_the_validation_set_is_told_before_train_is_stored(
 ) -> None:
     assert run("fit", *settings(data__validation__src="missing.src")) == 2
     assert "missing.src does not exist" in capsys.readouterr().err
+    assert not Path("cache").exists()
+
+
+def test_that_the_tokenizer_is_missing_is_told_before_train_is_stored(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], no_mecab: None
+) -> None:
+    assert run("fit", *settings(data__tgt_lang="ja")) == 2
+    assert 'pip install "seq2seq-lightning[ja]"' in capsys.readouterr().err
     assert not Path("cache").exists()
 
 
