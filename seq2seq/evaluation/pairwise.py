@@ -23,11 +23,9 @@ Units = str | tuple[str, ...]
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Matrix:
     """chrF2 of each pair (N, M), from 0 to 100."""
     matches, said, wanted = _counts(hypotheses, references, 6, lambda text: "".join(text.split()))
-    both = (said > 0) & (wanted > 0)  # (6, N, M)
-    orders = both.sum(axis=0)
+    orders = ((said > 0) & (wanted > 0)).sum(axis=0)  # (N, M)
     precision, recall = (
-        _over(np.where(both, _over(matches, total), 0.0).sum(axis=0), orders)
-        for total in (said, wanted)
+        _over(_over(matches, total).sum(axis=0), orders) for total in (said, wanted)
     )  # (N, M)
     return 100 * _over(5 * precision * recall, 4 * precision + recall)
 
@@ -44,8 +42,8 @@ def bleu(
     # sacreBLEU takes 1/2, 1/4 ... of a match for the first, second ... order without one; orders
     # that do not exist are the last.
     smoothed = np.where(missed, 0.5 ** missed.cumsum(axis=0), matches)
-    logs = np.where(exists, np.log(_over(smoothed, said, empty=1.0)), 0.0)  # (4, N, M)
-    brevity = np.minimum(0.0, 1 - _over(wanted[0], said[0], empty=1.0))  # of their tokens
+    logs = np.log(_over(smoothed, said, empty=1.0))  # (4, N, M)
+    brevity = np.minimum(0.0, 1 - _over(wanted[0], said[0]))  # of their tokens
     score = 100 * np.exp(brevity + _over(logs.sum(axis=0), exists.sum(axis=0)))
     return np.where(missed.all(axis=0), 0.0, score)
 

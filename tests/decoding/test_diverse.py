@@ -126,6 +126,7 @@ def test_in_turn_takes_different_ones_group_by_group() -> None:
     one = [Hypothesis([A], -1.0), Hypothesis([B], -2.0), Hypothesis([A, A], -9.0)]
     other = [Hypothesis([C], -3.0), Hypothesis([A], -1.0)]
     assert in_turn([one, other], 1) == one[:1]
+    assert in_turn([other[:1], one], 1) == one[:1], "the best of all, whichever group it is of"
     assert in_turn([one, other], 2) == one[:2]
     assert in_turn([one, other], 9) == [one[0], one[1], other[0], one[2]]
     assert in_turn([other, []], 2) == [one[0], other[0]]

@@ -21,7 +21,7 @@ TEXTS = [
     "the  the\u00a0the ",
     *(" ".join(DRAWN.choices(WORDS, k=DRAWN.randint(1, 12))) for _ in range(25)),
 ]
-OTHERS = ["the cat sat on the mat.", "", "今天天气很好。", *TEXTS[8:14]]
+OTHERS = ["the cat sat on the mat.", "", "a", "on a", "今天天气很好。", *TEXTS[8:14]]
 
 ORACLES: dict[str, Callable[[str, str], float]] = {
     "chrf": lambda said, right: sacrebleu.sentence_chrf(said, [right]).score,
