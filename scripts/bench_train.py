@@ -30,6 +30,7 @@ from seq2seq.config import PAD_ID, Dropout, ModelConfig, SearchConfig, SubwordCo
 from seq2seq.cores import limit_threads
 from seq2seq.data.batch import Batch
 from seq2seq.data.corpus import CorpusFiles
+from seq2seq.errors import UserError
 from seq2seq.process import prepare_process
 from seq2seq.training.datamodule import CorpusDataModule
 from seq2seq.training.hardware import cpu_name, precision_for
@@ -339,7 +340,10 @@ def main() -> None:
         if not Path(path).is_file():
             raise SystemExit(f"error: {path} does not exist; see seq2seq fetch, or name your own.")
     args.precision = args.precision or precision_for(args.device, args.d_model)
-    found = measured(args)
+    try:
+        found = measured(args)
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from None
     if args.json:
         print(json.dumps(found))
         return

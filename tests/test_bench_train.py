@@ -1,6 +1,7 @@
 """What the benchmark of training divides by the time, against what torch counts."""
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,15 @@ def test_the_flops_of_a_step_are_those_that_torch_counts(
     lens = torch.tensor([[11, 7], [3, 5]])
     whole = script.training_flops(config, *lens.T)
     assert whole == sum(script.training_flops(config, *each[:, None]) for each in lens)
+
+
+def test_a_mistake_of_the_user_is_one_line(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one in a size of the model, which the process that trains finds."""
+    (tmp_path / "text").write_text("ba de gi\n")
+    flags = [f"--{side}={tmp_path / 'text'}" for side in ("src", "tgt")]
+    monkeypatch.setattr(sys, "argv", ["bench_train.py", *flags, "--d-model=10", "--heads=3"])
+    monkeypatch.setattr(script, "measured", lambda args: script.config_for(args, 20))
+    with pytest.raises(SystemExit, match=r"^error: model\.d_model=10 .* model\.heads=3"):
+        script.main()
