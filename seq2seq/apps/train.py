@@ -36,6 +36,7 @@ from seq2seq.apps.train_settings import (
     check_joint,
     check_run,
     check_seed,
+    check_subwords,
     check_trainer,
     follow_origin,
     follow_subwords,
@@ -198,13 +199,14 @@ class TranslationCLI(LightningCLI):
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
         if settings.init_from is not None:
-            settings.data.subwords_from = settings.init_from
             with named("init_from"):
                 origin = find_model(settings.init_from)
             config, *codes = read_description(origin)
             if self.subcommand == "fit":
                 check_architecture(architecture, config, settings.init_from)
+                check_subwords(settings.data.subwords_from, settings.init_from)
                 follow_origin(settings, config, origin)
+            settings.data.subwords_from = settings.init_from
             for side, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
                 settings.data[side] = settings.data[side] or code
 

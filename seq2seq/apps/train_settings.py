@@ -201,6 +201,20 @@ def check_joint(model: ModelConfig, subwords: Namespace) -> None:
         raise cannot_share(model.tie, "with data.subwords.joint=false each has its own subwords")
 
 
+def check_subwords(wanted: str | None, init_from: str) -> None:
+    """The weights that a fit starts from mean the subwords of their model."""
+    if wanted is None or wanted == init_from:
+        return
+    with named("data.subwords_from"):
+        there = find_subwords(wanted)
+    here = find_subwords(init_from)
+    if [each.fingerprint for each in there] != [each.fingerprint for each in here]:
+        raise ConfigError(
+            f"data.subwords_from={wanted} holds other subwords than init_from={init_from}, whose "
+            f"weights are of no use with those; leave it out."
+        )
+
+
 def follow_origin(settings: Namespace, config: ModelConfig, origin: Path) -> None:
     """Give settings that were left alone the values of the model that a fit starts from, of this
     architecture and in this folder: what the run records of itself is what it trains."""

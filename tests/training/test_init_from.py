@@ -140,16 +140,27 @@ def test_a_network_is_trained_with_a_sentencepiece_model_for_each_language(
     assert "target.spm does not exist" in capsys.readouterr().err
 
 
-def test_the_subwords_of_the_model_that_a_fit_starts_from_win(corpus: Path, run: Run) -> None:
+def test_other_subwords_than_those_of_the_model_that_a_fit_starts_from_are_refused(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("fit", *settings(trainer__max_steps=1)) == 0
     fewer = {f"data__subwords__{side}_vocab_size": 20 for side in ("src", "tgt")}
     assert run("fit", *settings(run="other", trainer__max_steps=1, **fewer)) == 0
-    tuned = settings(
-        run="tuned", init_from="run", data__subwords_from="other", trainer__max_steps=1
-    )
-    assert run("fit", *tuned) == 0
+
+    def tuned(subwords: str) -> list[object]:
+        return settings(
+            run="tuned", init_from="run", data__subwords_from=subwords, trainer__max_steps=1
+        )
+
+    assert run("fit", *tuned("other")) == 2
+    said = "data.subwords_from=other holds other subwords than init_from=run"
+    assert said in capsys.readouterr().err
+    assert run("fit", *tuned("none")) == 2
+    assert "data.subwords_from: none does not exist" in capsys.readouterr().err
+    assert run("fit", *tuned("run/model")) == 0
     assert load_model("tuned").fingerprints == load_model("run").fingerprints
     assert yaml.safe_load(Path("tuned/config.yaml").read_text())["data"]["subwords_from"] == "run"
+    assert run("fit", *tuned("run"), "--ckpt_path", "last") == 0
 
 
 def test_what_differs_from_the_model_or_is_missing_there_is_one_line_that_names_it(
