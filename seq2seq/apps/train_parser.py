@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ from jsonargparse import Namespace
 from pytorch_lightning.cli import LightningArgumentParser
 
 from seq2seq.apps.train_settings import GROUPS, check_groups, no_group
+from seq2seq.data.corpus import CorpusFiles
 from seq2seq.errors import ConfigError
 
 LONGEST_ERROR = 600
@@ -23,6 +25,8 @@ CORPORA = {
     "test": "--data.test '{NAME: {src: FILE, tgt: FILE}}'",
 }
 """How each is given."""
+CORPUS = {field.name for field in fields(CorpusFiles)}
+"""The settings of one."""
 NO_CORPUS = re.compile(
     r'Parser key "data\.(train|validation|test)":.*'
     r"value type: <class '([\w.]+)'>\s+Given value: (.*)",
@@ -31,6 +35,11 @@ NO_CORPUS = re.compile(
 """How the parser tells of a value that none of these can have."""
 NO_GROUP = re.compile(r"""Parser key "([\w.]+)":\s+Unable to load config '(.*?)'""", re.DOTALL)
 """How it tells of a value that is no settings, nor a file of them."""
+NO_KIND = re.compile(
+    r'Parser key "([\w.]+)":.*^  Errors:\n(.*)^  Given value type:[^\n]*\n  Given value: (.*)',
+    re.DOTALL | re.MULTILINE,
+)
+"""How it tells of a value that is none of the kinds that a setting may have."""
 UNKNOWN = re.compile(
     r"(?:unrecognized arguments: (--)|Subcommand '\w+' does not accept option ')([\w.-]+)"
 )
@@ -63,6 +72,8 @@ class OneLineParser(LightningArgumentParser):
         group = NO_GROUP.match(message)
         if group and group[1] in GROUPS and not Path(group[2]).is_file():
             message = no_group(*group.groups())
+        if kind := NO_KIND.match(message):
+            message = _no_kind(*kind.groups())
         if (unknown := UNKNOWN.match(message)) and (meant := self._settings_called(unknown[2])):
             dashes, name = unknown[1] or "", unknown[2]
             suggested = " or ".join(f"{dashes}{each}" for each in meant)
@@ -92,15 +103,30 @@ def _no_corpus(name: str, kind: str, value: str) -> str:
     """What the user is told of a value of this class for data.NAME."""
     setting, form = f"data.{name}", CORPORA[name]
     inside = re.match(r"NestedArg\(key='(\w+)(\.\w+)?'", value)
-    if inside and inside[2]:
+    if inside and inside[2] and inside[1] not in CORPUS:
         return (
             f"--{setting}.{inside[1]}{inside[2]} alone is no corpus; give it as a whole: "
             f"--{setting}.{inside[1]} '{{src: FILE, tgt: FILE}}'"
         )
     if inside:
-        return f"{setting}.{inside[1]} is neither a corpus nor a setting of one; give {form}"
+        typed = f"{setting}.{inside[1]}{inside[2] or ''}"
+        return f"{typed} is neither a corpus nor a setting of one; give {form}"
     shown = f"={value}" if kind == "dict" else ""  # a text may be all that a file holds
     return f"{setting}{shown} is no corpus; give {form}"
+
+
+def _no_kind(setting: str, errors: str, value: str) -> str:
+    """What the user is told of a value that is of none of the kinds that are told in `errors`."""
+    problems = re.findall(
+        r"Problem with given class_path '([\w.]+)':\s+(.+?)(?=\n    - |\Z)", errors, re.DOTALL
+    )
+    if problems:
+        return f"{setting}: " + "; ".join(dict.fromkeys(f"{name}: {why}" for name, why in problems))
+    found = re.findall(r"- (?:Expected an?|Unexpected) ([^\n:]+)", errors)
+    shown = re.sub(r"<class '([\w.]+)'>|typing\.Literal", r"\1", "; ".join(found))
+    named = re.sub(r"dot import path string|import path format", "name of a class", shown)
+    known = dict.fromkeys(named.replace("NoneType", "null").split("; "))
+    return f"{setting}={value} is none of what is expected: {'; '.join(known)}"
 
 
 def with_settings_of_run(argv: Sequence[str]) -> list[str]:

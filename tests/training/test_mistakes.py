@@ -196,6 +196,22 @@ def test_a_group_of_settings_that_is_one_value_is_named(
         ("--model none.yaml", "model=none.yaml is no group of settings; expected e.g. "),
         ("--model wrong.yaml", "model.d_modle is no setting; did you mean model.d_model"),
         ("--colour red", r"unrecognized arguments: --colour red \("),
+        (
+            "--data.train.src.foo x",
+            r"data.train.src.foo is neither a corpus nor a setting of one; ",
+        ),
+        ("--data.workers two", r"data.workers=two is none of what is expected: int; null \("),
+        ("--trainer.callbacks foo", r"trainer.callbacks=foo is none of what .*: list; name of a "),
+        (
+            "--trainer.callbacks EarlyStopping",
+            r"trainer.callbacks: pytorch_lightning.callbacks.EarlyStopping: the following .* are "
+            r"required: monitor \(",
+        ),
+        ("--search.sampling {top_p:1}", r".*} is none of what is expected: name of a class; null"),
+        (
+            "--search.sampling.top_p x",
+            r"search.sampling: seq2seq.config.Sampling: .*top_p.* Got value: x \(",
+        ),
     ],
 )
 def test_what_a_newcomer_types_is_answered_with_what_is_meant(
