@@ -31,7 +31,8 @@ class Distillation:
 
     def choose(self, pair: Pair, found: Sequence[Translation]) -> list[Translation]:
         """Those of `found` to learn from, in its order, each text once; none for a blank source."""
-        if not clean(pair.src):
+        pair = Pair(clean(pair.src), clean(pair.tgt))
+        if not pair.src:
             return []
         distinct: dict[str, Translation] = {}
         for each in found:
@@ -43,7 +44,7 @@ class Distillation:
                 self.left_out[fault] += 1
             else:
                 sound.append(each)
-        if sound and self.utility is not None and clean(pair.tgt):
+        if sound and self.utility is not None and pair.tgt:
             likeness = self.utility([each.text for each in sound], [pair.tgt])
             sound = [sound[max(range(len(sound)), key=lambda place: likeness[place][0])]]
         self.kept += len(sound)
@@ -56,19 +57,19 @@ class Distillation:
 
 
 def fault_of(pair: Pair, found: Translation, limit: int) -> str:
-    """What is wrong with a translation, the first that is seen; "" for nothing.
+    """What is wrong with a translation of a clean pair, the first that is seen; "" for nothing.
 
     `limit` is the most subwords that it could have, the end token counted; of lines that were split
     nobody knows how many it has.
     """
-    src, text = clean(pair.src), clean(found.text)
+    text = clean(found.text)
     if not text:
         return EMPTY
     if found.tokens is not None and len(found.tokens) + 1 >= limit:
         return CUT
-    if repeats(text) and not repeats(src):
+    if repeats(text) and not repeats(pair.src):
         return ENDLESS
-    said, given, wanted = (each.casefold().split() for each in (text, src, pair.tgt))
+    said, given, wanted = (each.casefold().split() for each in (text, *pair))
     # Numbers and signs alone may well be the same in both languages.
     if said == given != wanted and any(map(str.isalpha, text)):
         return COPY

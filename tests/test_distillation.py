@@ -36,6 +36,8 @@ def said(*texts: str) -> list[Translation]:
         ("Kare tosu", "mino", "kare  tosu", COPY),
         ("Kare tosu", "", "kare tosu", COPY),
         ("Kare tosu", "kare TOSU", "kare tosu", ""),
+        ("\ufeffKare tosu", "mino", "kare tosu", COPY),
+        ("\x93Kare tosu\x94", "\x93kare TOSU\x94", "kare tosu", ""),
         ("12,5 : 3", "mino", "12,5 : 3", ""),
         ("12,5 kg", "mino", "12,5 kg", COPY),
     ],
