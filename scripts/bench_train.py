@@ -233,6 +233,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
         "tokens": watch.tokens,
         "precision": str(trainer.precision),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
+        "threads": torch.get_num_threads(),
         "parameters": sum(p.numel() for p in module.network.parameters()),
         "shares": watch.shares(module.learner.recorded is not None),
         "flops_per_second": watch.flops / watch.seconds,
@@ -294,7 +295,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
         beside["ratio_to_plain"] = rates["ours"] / rates["plain"]
     return {
         "device": each[0]["device"],
-        "threads": torch.get_num_threads(),
+        "threads": each[0]["threads"],
         "precision": each[0]["precision"],
         "parameters": each[0]["parameters"],
         "tokens_per_second": rates["ours"],
