@@ -31,7 +31,7 @@ class ExponentialMovingAverage(Callback):
         """Take in the weights after one more step."""
         self.steps += 1
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
-        current = [parameter.detach().float() for parameter in network.parameters()]
+        current = [parameter.float() for parameter in network.parameters()]
         get_ema_multi_avg_fn(decay)(list(self.weights.values()), current, self.steps)
 
     def copy_to(self, network: nn.Module) -> None:
@@ -43,14 +43,15 @@ class ExponentialMovingAverage(Callback):
     def start(self, network: nn.Module) -> None:
         """Begin at the network's weights, or go on from what a checkpoint held."""
         self.weights = {
-            name: self.weights.get(name, parameter).to(parameter.device, torch.float32, copy=True)
-            for name, parameter in network.named_parameters()
+            name: self.weights.get(name, weight.detach()).to(
+                weight.device, torch.float32, copy=True
+            )
+            for name, weight in network.named_parameters()
         }
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
-        with torch.no_grad():
-            self.start(module.network)
+        self.start(module.network)
         self._last_step = trainer.global_step
 
     def on_train_batch_end(

@@ -38,6 +38,7 @@ def test_the_average_is_the_closed_form_sum(decay: float, dtype: torch.dtype) ->
         seen.append(network.weight.detach().clone())
         ema.update(network)
     assert torch.equal(network.weight, seen[-1])
+    assert not any(average.requires_grad for average in ema.weights.values())
     expected = closed_form(start, seen, decay)
     torch.testing.assert_close(ema.weights["weight"].double(), expected, rtol=1e-5, atol=1e-6)
     ema.copy_to(network)
