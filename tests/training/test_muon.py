@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 from small_runs import Run, settings
-from torch import nn
+from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
 from seq2seq.nn.transformer import Transformer
+from seq2seq.training import muon
 from seq2seq.training.muon import Muon, orthogonalised
 from seq2seq.training.optimizer import hidden_matrices, optimizer_of
 from seq2seq.training.recipe import Recipe
@@ -121,6 +122,23 @@ def test_it_is_for_the_matrices_of_the_layers_alone(tie: str) -> None:
         for name in names.values()
         if name.startswith(("encoder.", "decoder.")) and ".norm." not in name and "bias" not in name
     }
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)]
+)
+def test_it_multiplies_in_the_precision_of_the_training(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, precision: str, dtype: torch.dtype
+) -> None:
+    def seen(x: Tensor) -> Tensor:
+        found.add(x.dtype)
+        return orthogonalised(x)
+
+    found = set[torch.dtype]()
+    monkeypatch.setattr(muon, "orthogonalised", seen)
+    chosen = {"trainer__precision": precision, "training__optimizer": "muon"}
+    assert run("fit", *settings(trainer__max_steps=1, **chosen)) == 0
+    assert found == {dtype}
 
 
 def test_a_run_cannot_go_on_with_the_state_of_another_optimizer(

@@ -368,6 +368,30 @@ def test_the_pilot_needs_the_memory_of_the_moments_that_are_not_there_yet(
     assert not held
 
 
+@pytest.mark.parametrize(("most", "tokens"), [(1000, 9000), (243, 10**5), (9, 9000), (1000, 99)])
+def test_the_pilot_compiles_for_a_usual_batch_and_for_one_pair_where_the_network_is(
+    monkeypatch: pytest.MonkeyPatch, most: int, tokens: int
+) -> None:
+    """Before it tries the longest. No network has a multiple of 23 heads that is odd."""
+
+    def seen(self: Learner, batch: Batch) -> Tensor:
+        assert batch.src.device == self.parameters[0].device
+        tried.append((*batch.src.shape, batch.tgt_in.shape[1]))
+        return torch.stack([p.sum() for p in self.parameters]).sum()
+
+    tried = list[tuple[int, ...]]()
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    monkeypatch.setattr(Learner, "loss", seen)
+    taught = Learner(small().to("meta"), Recipe(compile=True), 1, Tensor.backward)
+    sizes = {"largest_part": (5, 11), "batch_pairs": most, "batch_tokens": tokens}
+    data = cast("CorpusDataModule", SimpleNamespace(**sizes))
+    try_longest(taught, data, optimizer_of(Recipe(), taught.network, bf16=False))
+    usual = min(most, tokens // 37)
+    odd = [pairs for pairs in range(23, max(usual, 23) + 1, 46)]
+    assert tried == [(odd[-1], 31, 37), (1, 31, 37), (5, 11, 11)]
+    assert all(parameter.grad is None for parameter in taught.parameters)
+
+
 @interpreted
 def test_recordings_are_forgotten_before_a_batch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """They keep as much memory as a step, apart from what other steps have."""
