@@ -151,7 +151,7 @@ def _tested(
         references,
         test_type=PAIRED["randomization" if randomized else "bootstrap"],
         n_samples=TRIALS * resamples if randomized else resamples,
-        n_ar_confidence=resamples if randomized else -1,
+        n_ar_confidence=resamples,
     )()
     seeds = [len(each) for each in systems.values()]
     return [

@@ -26,6 +26,7 @@ def test_groups_of_lengths_are_about_equal_and_keep_equal_lengths_together() -> 
     lengths = [3, 9, 3, 4, 3, 3, 8, 5, 6, 7]
     assert by_length(lengths, 2) == {"3–4": [0, 2, 3, 4, 5], "5–9": [1, 6, 7, 8, 9]}
     assert by_length([4, 4, 4]) == {"4": [0, 1, 2]}
+    assert [*by_length(range(10)).values()] == [[n, n + 1] for n in range(0, 10, 2)]
     assert by_length([1, 7, 7, 7, 7]) == {"1": [0], "7": [1, 2, 3, 4]}
 
 
@@ -193,7 +194,7 @@ def test_a_comparison_in_depth_has_the_scores_of_a_comparison_with_the_same_sett
     how: dict[str, Any] = {"lowercase": True, "paired": "randomization", "resamples": 20}
     deep = compare_in_depth(systems, references, target_lang="zh", metrics=["bleu", "ter"], **how)
     assert deep.scores == compare(systems, references, "zh", ["bleu", "ter"], **how)
-    assert deep.sure == 0.05
+    assert (deep.test, deep.sure) == ("approximate randomization, 200 trials", 0.05)
     (found,) = deep.differences
     assert (found.worse, [each.line for each in found.losses]) == (4, [2, 4, 6, 8])
     assert found.gains[0].baseline.marked[0] == ("der hund schläft ", "same")
@@ -216,6 +217,7 @@ def test_words_are_counted_in_the_references_and_lengths_in_the_sources_if_there
         "the references",
         "Length of the reference, in words",
     )
+    assert alone.groupings[1].title.startswith("Words seen only once in the references")
     assert [group.label for group in alone.groupings[1].groups] == ["0", "1"]  # Katze, once
     train = ["Hund"] * 10 + ["Katze"] * 9
     trained = compare_in_depth(systems, references, ["a b c d", "a b"], train, resamples=0)
@@ -229,15 +231,21 @@ def test_words_are_counted_in_the_references_and_lengths_in_the_sources_if_there
 
 def test_a_comparison_scores_every_group_and_all_of_it_is_plain_data() -> None:
     found = compare_in_depth(
-        SYSTEMS, [REFERENCE], train=["the cat", "it rains"] * 10, metrics=["chrf"], resamples=20
+        SYSTEMS,
+        [REFERENCE],
+        train=["the cat", "it rains"] * 10,
+        metrics=["chrf", "bleu"],
+        resamples=20,
     )
+    assert (found.test, found.sure) == ("paired bootstrap, 20 resamples", 0.025)
     lengths, rare = found.groupings
     assert lengths.title == "Length of the reference, in words"
     assert "fewer than 10 times in training" in rare.title
     for grouping in found.groupings:
         assert sum(group.sentences for group in grouping.groups) == 20
         for group in grouping.groups:
-            assert [score.system for score in group.scores] == ["base", "new"]
+            scored = [(score.system, score.name) for score in group.scores]
+            assert scored == [("base", "chrF2"), ("new", "chrF2")]
     shortest = lengths.groups[0]
     assert (shortest.label, shortest.sentences) == ("2", 4)
     assert [score.value for score in shortest.scores] == [100, 100]

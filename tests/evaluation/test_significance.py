@@ -126,6 +126,15 @@ def test_a_seed_that_is_none_is_refused(seed: str, monkeypatch: pytest.MonkeyPat
         compare_seeds(seeds, [REFERENCE], resamples=RESAMPLES)
 
 
+@pytest.mark.parametrize("seed", ["none", "None", "1", "77"])
+def test_the_seed_of_the_environment_stands_in_the_signature(
+    seed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    for score in compare(SYSTEMS, [REFERENCE], metrics=["chrf"], resamples=3):
+        assert f"|seed:{seed.lower()}|" in score.signature
+
+
 @pytest.mark.parametrize("seeds", [3, 2])
 def test_few_sentences_are_no_proof_for_any_number_of_seeds(seeds: int) -> None:
     base = [REFERENCE[:2] + SYSTEMS["base"][2:]] * 3
@@ -170,12 +179,15 @@ def test_a_single_system_has_an_interval_whatever_the_test() -> None:
 def test_too_much_memory_is_refused_with_the_number_that_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    with pytest.raises(ConfigError, match=r"=1000000 of 40 lines need 4 GB .* at most 750000, or"):
+        compare(SYSTEMS, [REFERENCE], resamples=1_000_000)
     monkeypatch.setattr(significance, "MOST_LINES", 4000)
     with pytest.raises(ConfigError, match=r"resamples=101 of 40 lines .* at most 100, or 0"):
         compare(SYSTEMS, [REFERENCE], resamples=101)
     seeds = {name: [lines] for name, lines in SYSTEMS.items()}
     with pytest.raises(ConfigError, match=r"resamples=101 of 40 lines .* at most 100\.$"):
         compare_seeds(seeds, [REFERENCE], resamples=101)
+    assert compare(SYSTEMS, [REFERENCE], metrics=["chrf"], resamples=100)
     assert compare(SYSTEMS, [REFERENCE], resamples=0)
 
 
@@ -186,6 +198,8 @@ def test_settings_that_cannot_work_are_errors() -> None:
         compare(SYSTEMS, [REFERENCE], resamples=-1)
     with pytest.raises(CorpusError, match=r"39 hypotheses but 40 lines"):
         compare({**SYSTEMS, "short": REFERENCE[:39]}, [REFERENCE])
+    with pytest.raises(CorpusError, match=r"39 hypotheses but 40 lines"):
+        compare_seeds({"one": [REFERENCE], "short": [REFERENCE[:39]]}, [REFERENCE])
 
 
 # -- several seeds
