@@ -127,6 +127,8 @@ class SecondLook:
                 f"sentences: {len(sentences)}, but translations: {len(translations)}; translation "
                 f"n must be one of sentence n."
             )
+        _check_types("sentence", sentences, (str,), first)
+        _check_types("translation", translations, (str, Translation), first)
         texts = [each if isinstance(each, str) else each.text for each in translations]
         src = self.src_subwords.encode_all(sentences)
         tgt: list[Ids] = [*self.tgt_subwords.encode_all(texts)]
@@ -169,3 +171,12 @@ class SecondLook:
         middle = len(batch) // 2
         halves = batch[:middle], batch[middle:]
         return [each for half in halves for each in self._see(look, src, tgt, half)]
+
+
+def _check_types(what: str, given: Sequence[object], kinds: tuple[type, ...], first: int) -> None:
+    for number, each in enumerate(given, start=first):
+        if not isinstance(each, kinds):
+            wanted = " or a ".join(kind.__name__ for kind in kinds)
+            raise SentenceError(
+                f"{what} {number} is of type {type(each).__name__}; give a {wanted}."
+            )

@@ -100,6 +100,8 @@ class Translator:
         `engine` ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)
+        if isinstance(ensemble, str | Path):
+            raise ConfigError(f"ensemble={ensemble} is one model; give a list of models.")
         at_least("workers", workers, 1)
         at_least("rerank_weight", rerank_weight, 0)
         native = partial(load_engine, device=device, precision=precision, attention=attention)

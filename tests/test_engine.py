@@ -167,6 +167,9 @@ def test_an_ensemble_is_loaded_and_must_share_subwords_and_start(tmp_path: Path)
     assert both.translate(LINES) == Translator(engine, subwords(), subwords(), config).translate(
         LINES
     )
+    for one in (tmp_path / "b", str(tmp_path / "b")):
+        with pytest.raises(ConfigError, match=f"^ensemble={tmp_path}/b is one model; give a list"):
+            Translator.load(tmp_path / "a", config, device="cpu", ensemble=one)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=rf"ensemble={tmp_path}/c has other subwords than \S+/a;"):
         load_together([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
     with pytest.raises(ConfigError, match=rf"{tmp_path}/d has model.start_token=pad, .*/a has bos"):

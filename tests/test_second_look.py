@@ -237,6 +237,16 @@ def test_as_many_translations_as_sentences_are_looked_at() -> None:
             ask(["kare", "mino"], ["tosu"])
 
 
+@pytest.mark.parametrize("wrong", [None, b"kare", [Translation("kare", 0.0)]])
+def test_what_is_no_translation_is_named_by_its_number_and_type(wrong: Any) -> None:
+    said = f"^translation 2 is of type {type(wrong).__name__}; give a str or a Translation"
+    for look in (random_translator().score, random_translator().align):
+        with pytest.raises(SentenceError, match=said):
+            look(["kare", "mino"], ["mino", wrong])
+    with pytest.raises(SentenceError, match=r"^sentence 8 is of type NoneType; give a str\."):
+        random_translator().score(["kare", None], ["mino", "kare"], 7)  # type: ignore[list-item]
+
+
 def test_another_engine_is_not_asked_what_it_cannot_tell() -> None:
     translator = Translator(Echo(), subwords(), subwords())
     with pytest.raises(ConfigError, match="Echo does not tell how likely each token is"):
