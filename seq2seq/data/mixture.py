@@ -74,8 +74,7 @@ class Mixture(Sampler[list[Draw]]):
     def batches(self, epoch: int, start: int = 0) -> Iterator[Draw]:
         """Those of an epoch, without the first `start`."""
         corpora = np.repeat(np.arange(len(self.samplers), dtype=np.uint16), self.shares)
-        if len(self.samplers) > 1:
-            corpora = np.random.default_rng([self.seed, epoch]).permutation(corpora)
+        corpora = np.random.default_rng([self.seed, epoch]).permutation(corpora)
         passed = np.bincount(corpora[:start], minlength=len(self.samplers))
         streams = [
             _endless(sampler, int(epoch * share + before))

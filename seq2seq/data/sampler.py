@@ -105,7 +105,7 @@ class TokenBatchSampler:
         # 1% more padding, lets them meet in another company every epoch.
         noise = 2 * rng.random(len(indices)) if self.shuffle else 0
         indices = indices[np.lexsort((src - tgt + noise, longer))]
-        sizes = self._sizes(longer) if len(indices) else []
+        sizes = self._sizes(longer)
         batches = np.split(indices, np.cumsum(sizes)[:-1]) if sizes else []
         if self.shuffle:
             batches = [batches[i] for i in rng.permutation(len(batches))]
@@ -118,7 +118,7 @@ class TokenBatchSampler:
 
     def _members(self, block: int) -> Indices:
         """All pairs of a block, in the order of its slices."""
-        indices = (self._blocks[block][:, None] * SLICE + np.arange(SLICE)).ravel()
+        indices = self._blocks[block][:, None] * SLICE + np.arange(SLICE)  # (slices, SLICE)
         return indices[indices < len(self.lengths)]
 
     def _fits(self, lengths: Lengths) -> NDArray[np.bool_]:

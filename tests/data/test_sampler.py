@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ def random_lengths(seed: int, pairs: int = 200) -> list[tuple[int, int]]:
 def plan_of(sampler: TokenBatchSampler, epoch: int = 0, start: int = 0) -> Plan:
     draws = list(sampler.batches(epoch, start))
     assert {(draw.corpus, draw.epoch) for draw in draws} <= {(sampler.corpus, epoch)}
+    assert all(draw.indices for draw in draws)
     return [draw.indices for draw in draws]
 
 
@@ -145,6 +146,17 @@ def test_pairs_of_one_longer_side_are_in_the_order_of_the_other() -> None:
     assert order == sorted(order)
 
 
+def test_chance_exchanges_pairs_of_one_longer_side_whose_others_differ_by_one_at_most() -> None:
+    lengths = random_lengths(0, pairs=400)
+    falls = [
+        int(np.subtract(*lengths[one]) - np.subtract(*lengths[other]))
+        for batch in plan_of(sampler_of(lengths, budget=999))
+        for one, other in combinations(batch, 2)
+        if max(lengths[one]) == max(lengths[other])
+    ]
+    assert max(falls) == 1
+
+
 def test_batches_come_in_no_order_of_length() -> None:
     lengths = random_lengths(0, pairs=400)
     sampler = sampler_of(lengths)
@@ -186,7 +198,11 @@ def test_the_plan_follows_from_seed_corpus_and_epoch_and_nothing_else() -> None:
     assert plan_of(sampler_of(lengths, seed=3, corpus=1), 2) != wanted
 
 
-def test_without_shuffling_every_epoch_is_the_same() -> None:
+@small_blocks
+def test_without_shuffling_every_epoch_is_the_same(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_module, "BLOCK", block)
     sampler = sampler_of(random_lengths(0), shuffle=False)
     assert plan_of(sampler, 0) == plan_of(sampler, 5)
 
@@ -262,8 +278,10 @@ def test_the_place_is_found_without_planning_what_comes_before(
         return TokenBatchSampler.plan(sampler, epoch, block)
 
     monkeypatch.setattr(sampler, "plan", plan)
-    next(sampler.batches(7, len(sampler) - 1))
-    assert len(planned) == 1
+    for start in range(len(sampler)):
+        planned.clear()
+        next(sampler.batches(7, start))
+        assert len(planned) == 1
 
 
 def test_nothing_to_sample_gives_no_batches() -> None:
@@ -271,3 +289,10 @@ def test_nothing_to_sample_gives_no_batches() -> None:
         sampler = sampler_of([], world=world)
         assert plan_of(sampler) == []
         assert len(sampler) == 0
+
+
+def test_a_block_of_pairs_that_are_too_long_gives_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_module, "BLOCK", 24)
+    lengths = [(length, 5) for length in (5, 99, 5) for _ in range(24)]
+    plan = plan_of(sampler_of(lengths, max_length=9, shuffle=False))
+    assert sorted(index for batch in plan for index in batch) == [*range(24), *range(48, 72)]
