@@ -1,4 +1,4 @@
-"""Parts of a sentence that no translation should touch: addresses, tags, numbers.
+"""Parts of a sentence that no translation should touch: addresses, tags, numbers, placeholders.
 
 A new kind is one pattern: one line in KINDS. Where one did not match, none begins again at every
 place inside, or it ends after a bound: so the time for a line grows as its length.
@@ -19,12 +19,16 @@ _UNITS = (
     r"km/h|m/s|mph|ft|mi|lbs?|oz|min|h|px|dpi|°[CF]?|[%‰€$£¥]|USD|EUR|GBP|CHF"
 )
 
+_PERCENT = r"%(?:(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|z)?[diouxXeEfgGcsp@]|\d{1,2})"
+_BRACES = r"[$%#]?(?:\{[\w.:]*\}|\{\{[\w.:]*\}\})"
+
 KINDS = {
     # name    what it looks like
     "url": rf"(?:{_SCHEME}|\bwww\.)(?:{_ROUND}|[^{_STOP}])*(?:{_ROUND}|[^{_STOP}.,;:!?'])",
     "email": r"(?<![\w.+-])\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+",
     "tag": r"</?[A-Za-z_][\w:.-]*(?:\s[^<>]*)?/?>",
     "number": rf"{_LEFT}\d++(?:[.,:/]\d++)*+(?:\s?(?:{_UNITS}))?(?!\w)",
+    "placeholder": rf"(?<![\d%]){_PERCENT}(?!\w)|{_BRACES}",
 }  # fmt: skip
 
 

@@ -30,6 +30,11 @@ MARKED = {
         "⟦12:30⟧ to ⟦1/2⟧ of ⟦5 m²⟧, 2nd B2 3D",
         "12:30pm 3.5kgs 1.5x 1,000th",
     ],
+    "placeholder": [
+        "⟦%s⟧ of ⟦%1$s⟧, ⟦%(name)s⟧: ⟦%d⟧, (⟦%-5.2f⟧), ⟦%lu⟧⟦%s⟧ and v⟦%1⟧.",
+        "⟦{0}⟧ in ⟦{user.name}⟧, ⟦{}⟧, ⟦${path}⟧⟦%{count}⟧⟦#{id}⟧, ⟦{{name}}⟧!",
+        "100% sure, 5 %, 20%d, 100 % discount, %%s, %said, {a b}, { } and $5",
+    ],
 }
 
 
