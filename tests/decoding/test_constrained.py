@@ -408,6 +408,21 @@ def test_nothing_is_waited_for_that_has_lost_more_than_a_finished_one() -> None:
     assert max(steps) == 2
 
 
+def test_what_begins_a_term_has_lost_no_more_for_being_far_from_the_likeliest() -> None:
+    """The model would say a dash or ">" before "<", and end after each."""
+    steps = []
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        steps.append(len(said))
+        if not said:
+            return likely(dash=-0.1, more=-0.2, less=-3.0)
+        return likely(end=-0.1, dash=-9.0 if 4 in said else -4.1, less=-9.0)
+
+    (found,) = constrained([model], [["<"]], config_of(1), limits=[20])
+    assert text_of(found[0].tokens, Letters()) == "<"
+    assert max(steps) == 1
+
+
 def test_each_term_that_is_begun_has_a_place_of_its_own() -> None:
     """At the start "<" is likelier than ">", which comes at no other time."""
 
