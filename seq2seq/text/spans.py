@@ -28,7 +28,7 @@ KINDS = {
     "email": r"(?<![\w.+-])\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+",
     "tag": r"</?[A-Za-z_][\w:.-]*(?:\s[^<>]*)?/?>",
     "number": rf"{_LEFT}\d++(?:[.,:/]\d++)*+(?:\s?(?:{_UNITS}))?(?!\w)",
-    "placeholder": rf"(?<![\d%]){_PERCENT}(?!\w)|{_BRACES}",
+    "placeholder": rf"(?<![\d%]){_PERCENT}(?![A-Za-z\d])|{_BRACES}",
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ MARKED = {
     ],
     "placeholder": [
         "⟦%s⟧ of ⟦%1$s⟧, ⟦%(name)s⟧: ⟦%d⟧, (⟦%-5.2f⟧), ⟦%lu⟧⟦%s⟧ and v⟦%1⟧.",
+        "全部⟦%d⟧件、⟦%1$s⟧を⟦{0}⟧に",
         "⟦{0}⟧ in ⟦{user.name}⟧, ⟦{}⟧, ⟦${path}⟧⟦%{count}⟧⟦#{id}⟧, ⟦{{name}}⟧!",
         "100% sure, 5 %, 20%d, 100 % discount, %%s, %said, {a b}, { } and $5",
     ],
