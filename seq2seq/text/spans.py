@@ -19,7 +19,7 @@ _UNITS = (
     r"km/h|m/s|mph|ft|mi|lbs?|oz|min|h|px|dpi|°[CF]?|[%‰€$£¥]|USD|EUR|GBP|CHF"
 )
 
-_PERCENT = r"%(?:(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|z)?[diouxXeEfgGcsp@]|\d{1,2})"
+_PERCENT = r"%(?:(?:\d+\$|\(\w+\))?[-+#0]*+\d*+(?:\.\d+)?(?:hh?|ll?|z)?[diouxXeEfgGcsp@]|\d{1,2})"
 _BRACES = r"[$%#]?(?:\{[\w.:]*\}|\{\{[\w.:]*\}\})"
 
 KINDS = {

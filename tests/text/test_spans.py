@@ -73,9 +73,10 @@ def test_spans_are_in_order_and_never_overlap_whatever_stands_side_by_side() -> 
 
 LONG = """
 from seq2seq.text.spans import KINDS, find_spans
-for unit in ("a.", "ab-", "w.", "1/", "1:", "1.", "a@", "a@b.", "<a ", "(a"):
+for unit in ("a.", "ab-", "w.", "1/", "1:", "1.", "a@", "a@b.", "<a ", "(a", "%(a", "{a"):
     for end in ("", "1x", "@"):
         find_spans(unit * (500_000 // len(unit)) + end, KINDS)
+find_spans("%" + 500_000 * "0", KINDS)
 """
 
 
