@@ -102,6 +102,13 @@ def check_list(name: str, texts: Iterable[object]) -> None:
         raise SentenceError(f"{name}={texts!r} is one str; give a list of {name}.")
 
 
+def check_type(name: str, given: object, *kinds: type) -> None:
+    """Raise SentenceError for what is of none of these types."""
+    if not isinstance(given, kinds):
+        wanted = " or a ".join(kind.__name__ for kind in kinds)
+        raise SentenceError(f"{name} is of type {type(given).__name__}; give a {wanted}.")
+
+
 def search(
     stepper: Callable[[Tensor, Tensor], Stepper],
     batch: Sequence[Request],

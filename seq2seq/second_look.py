@@ -15,7 +15,7 @@ from torch import Tensor
 from seq2seq.config import EOS_ID
 from seq2seq.data.batch import Ids, batches
 from seq2seq.decoding.alignment import Links, align
-from seq2seq.engine import Engine, asked, check_length, check_list
+from seq2seq.engine import Engine, asked, check_length, check_list, check_type
 from seq2seq.errors import SentenceError
 from seq2seq.memory import attempt
 from seq2seq.pipeline import CallersThread, InFlight, OwnThreads, with_autocast_of_caller
@@ -127,8 +127,9 @@ class SecondLook:
                 f"sentences: {len(sentences)}, but translations: {len(translations)}; translation "
                 f"n must be one of sentence n."
             )
-        _check_types("sentence", sentences, (str,), first)
-        _check_types("translation", translations, (str, Translation), first)
+        for number, pair in enumerate(zip(sentences, translations, strict=True), start=first):
+            check_type(f"sentence {number}", pair[0], str)
+            check_type(f"translation {number}", pair[1], str, Translation)
         texts = [each if isinstance(each, str) else each.text for each in translations]
         src = self.src_subwords.encode_all(sentences)
         tgt: list[Ids] = [*self.tgt_subwords.encode_all(texts)]
@@ -171,12 +172,3 @@ class SecondLook:
         middle = len(batch) // 2
         halves = batch[:middle], batch[middle:]
         return [each for half in halves for each in self._see(look, src, tgt, half)]
-
-
-def _check_types(what: str, given: Sequence[object], kinds: tuple[type, ...], first: int) -> None:
-    for number, each in enumerate(given, start=first):
-        if not isinstance(each, kinds):
-            wanted = " or a ".join(kind.__name__ for kind in kinds)
-            raise SentenceError(
-                f"{what} {number} is of type {type(each).__name__}; give a {wanted}."
-            )

@@ -15,7 +15,7 @@ from seq2seq.config import RERANK_WEIGHT, UNK_ID, AttentionForm, SearchConfig, a
 from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
-from seq2seq.engine import Engine, NativeEngine, check_length, check_list
+from seq2seq.engine import Engine, NativeEngine, check_length, check_list, check_type
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
 from seq2seq.nn.attention import expect_new_shapes
@@ -185,9 +185,7 @@ class Translator:
         )
 
     def _line(self, sentence: str | Sentence, number: int) -> Line:
-        if not isinstance(sentence, str | Sentence):
-            kind = type(sentence).__name__
-            raise SentenceError(f"sentence {number} is of type {kind}; give a str or a Sentence.")
+        check_type(f"sentence {number}", sentence, str, Sentence)
         whole = Sentence(sentence) if isinstance(sentence, str) else sentence
         check_list("terms", whole.terms)
         place = number - 1 if whole.number is None else whole.number

@@ -90,10 +90,10 @@ class OneLineParser(LightningArgumentParser):
         """The settings of this name in any group, with _ for each hyphen; where there are none,
         those outside of groups that begin with it, or the one that is written most like it."""
         name = name.replace("-", "_")
-        fields = re.findall(r"--([\w.]+)(?= FILE)", " ".join(CORPORA.values()))
+        files = re.findall(r"--([\w.]+)(?= FILE)", " ".join(CORPORA.values()))
         options = self._option_string_actions.items()  # some follow one of another name
         own = [each.removeprefix("--") for each, action in options if each in action.option_strings]
-        known = [*fields, *own]
+        known = [*files, *own]
         called = [each for each in known if each == name or each.endswith(f".{name}")]
         begun = [each for each in known if each.startswith(name) and "." not in each]
         return called or begun or get_close_matches(name, known, n=1, cutoff=0.8)

@@ -219,7 +219,8 @@ def work(trial: Trial) -> int:
 def _child(command: Sequence[str]) -> int:
     """Its status. A training stops by itself when asked to, which takes it more than a moment.
 
-    The terminal sends Ctrl-C to both processes, but the others come to this one alone.
+    The terminal sends Ctrl-C to both processes, but the others may come to this one alone; those
+    that come to both are one request to a training.
     """
     child = subprocess.Popen(command)
 
