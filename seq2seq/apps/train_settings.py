@@ -173,6 +173,12 @@ def _check_interval(settings: Namespace) -> None:
             f"trainer.val_check_interval={every} is a share of an epoch; without validation it is "
             f"the number of steps between checkpoints, e.g. 1000."
         )
+    elif epochs is None:
+        raise ConfigError(
+            f"trainer.val_check_interval={every} is a share of an epoch, for which "
+            f"trainer.check_val_every_n_epoch has to be set, e.g. to 1; or give a number of steps, "
+            f"e.g. 1000."
+        )
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:

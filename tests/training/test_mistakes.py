@@ -371,6 +371,10 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             {"trainer__check_val_every_n_epoch": 1, "trainer__val_check_interval": 300},
             r"val_check_interval=300 counts steps; .*n_epoch=1 it is a share",
         ),
+        (
+            {"trainer__val_check_interval": 0.25},
+            r"trainer\.val_check_interval=0\.25 is a share of an epoch, .*every_n_epoch .*steps",
+        ),
         ({"trainer__use_distributed_sampler": "true"}, r"use_distributed_sampler=True"),
         ({"trainer__devices": "5,6"}, r"devices"),
         (
