@@ -72,7 +72,8 @@ def _kept_by(args: argparse.Namespace) -> list[Path]:
         which, count, find = "best", args.best, best_checkpoints
     kept = find(args.run)
     if not kept:
-        raise ConfigError(f"{args.run / 'checkpoints'} holds no checkpoints to average.")
+        best = " of the best validations" if which == "best" else ""
+        raise ConfigError(f"{args.run / 'checkpoints'} holds no checkpoints{best} to average.")
     if count is None:
         count = min(5, len(kept))
     at_least(f"--{which}", count, 1)

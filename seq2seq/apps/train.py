@@ -38,6 +38,7 @@ from seq2seq.apps.train_settings import (
     check_seed,
     check_subwords,
     check_trainer,
+    check_validates,
     follow_origin,
     follow_subwords,
     named,
@@ -196,6 +197,8 @@ class TranslationCLI(LightningCLI):
                         follow_subwords(settings, settings.data.subwords_from)
                 check_joint(architecture, settings.data.subwords)
         else:
+            if self.subcommand == "validate":
+                check_validates(settings.trainer)
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
         if settings.init_from is not None:

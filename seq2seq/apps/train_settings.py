@@ -192,6 +192,15 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
                 )
 
 
+def check_validates(settings: Namespace) -> None:
+    """Raise ConfigError where `validate` would have nothing to do."""
+    if settings.limit_val_batches == 0:
+        raise ConfigError(
+            "trainer.limit_val_batches=0, perhaps of the run, leaves out all validation; give "
+            "--trainer.limit_val_batches 1.0."
+        )
+
+
 def check_average(training: Namespace, trainer: Namespace) -> None:
     """Raise ConfigError for a moving average that nothing would choose."""
     if training.ema is not None and trainer.limit_val_batches == 0:

@@ -288,6 +288,11 @@ def test_what_cannot_be_averaged_is_one_line(
 def test_a_run_without_checkpoints_is_told_so(
     weights: dict[str, dict[str, Tensor]], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for path in Path("run/checkpoints").glob("best-*"):  # as without validation
+        path.unlink()
+    assert main(["average", "run", "--best", "2"]) == 2
+    missing = "run/checkpoints holds no checkpoints of the best validations to average.\n"
+    assert capsys.readouterr().err == f"error: {missing}"
     for path in Path("run/checkpoints").iterdir():
         path.unlink()
     assert main(["average", "run"]) == 2

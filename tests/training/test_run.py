@@ -345,6 +345,11 @@ def test_a_run_without_validation_has_checkpoints_and_is_not_overwritten(
     names = sorted(path.name for path in (corpus / "run/checkpoints").iterdir())
     assert names == ["step=4.ckpt", "step=6.ckpt"]
     assert run("fit", *blind, "--trainer.max_steps", 12, "--ckpt_path", "last") == 0
+    validate = ["validate", "--run", "run", "--data.validation.src", "valid.src"]
+    validate += ["--data.validation.tgt", "valid.tgt"]
+    assert run(*validate) == 2
+    assert "trainer.limit_val_batches=0, perhaps of the run" in capsys.readouterr().err
+    assert run(*validate, "--trainer.limit_val_batches", "1.0") == 0
     for path in (corpus / "run/checkpoints").iterdir():
         path.unlink()
     assert run("fit", *blind) == 2
