@@ -161,6 +161,8 @@ def _check_interval(settings: Namespace) -> None:
             f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
         )
     epochs = settings.check_val_every_n_epoch
+    if epochs is not None:
+        at_least("trainer.check_val_every_n_epoch", epochs, 1)
     if epochs is not None and isinstance(every, int) and every != VALIDATED_EVERY:
         raise ConfigError(
             f"trainer.val_check_interval={every} counts steps; with "

@@ -372,6 +372,10 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             r"val_check_interval=300 counts steps; .*n_epoch=1 it is a share",
         ),
         (
+            {"trainer__check_val_every_n_epoch": 0, "trainer__val_check_interval": 1.0},
+            r"trainer\.check_val_every_n_epoch=0 is out of range",
+        ),
+        (
             {"trainer__val_check_interval": 0.25},
             r"trainer\.val_check_interval=0\.25 is a share of an epoch, .*every_n_epoch .*steps",
         ),
