@@ -1,8 +1,6 @@
 """The flags that say which models translate, in what, and how much at a time."""
 
 import argparse
-import sys
-import warnings
 from typing import TYPE_CHECKING, get_args
 
 from seq2seq.config import RERANK_WEIGHT, SearchConfig, at_least
@@ -108,15 +106,13 @@ def check_engine_flags(args: argparse.Namespace) -> None:
 
 
 def load_translator(args: argparse.Namespace, config: SearchConfig, size: int) -> "Translator":
-    """The translator of a command whose input has `size` bytes, 0 where nobody knows. What is
-    warned of while it works is one line on stderr."""
+    """The translator of a command whose input has `size` bytes, 0 where nobody knows."""
     # torch is imported only after the arguments are known to be right.
     from seq2seq.process import prepare_process
     from seq2seq.translator import Translator
     from seq2seq.workers import default_workers
 
     prepare_process()
-    warnings.showwarning = lambda said, *_: print(f"warning: {said}", file=sys.stderr)
     if args.engine != "native":  # others have threads
         size = 0
     return Translator.load(

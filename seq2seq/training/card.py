@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from pytorch_lightning.utilities import rank_zero_info
+from pytorch_lightning.utilities import rank_zero_warn
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelFolderError, UserError
@@ -42,9 +42,9 @@ def put_on_card(
         if save_provenance(folder, with_corpora(load_provenance(folder), tested, terms)):
             print(f"model card: {folder / CARD}")
         else:
-            rank_zero_info(
-                f"warning: {folder / CARD} was edited, so it stays as it is, and the scores are in "
+            rank_zero_warn(
+                f"{folder / CARD} was edited, so it stays as it is, and the scores are in "
                 f"{PROVENANCE} alone; remove it, and the next test writes a new one."
             )
     except (OSError, UserError) as error:
-        rank_zero_info(f"warning: {folder / CARD} does not get these scores: {error}")
+        rank_zero_warn(f"{folder / CARD} does not get these scores: {error}")

@@ -182,8 +182,9 @@ def test_time_hardware_settings_and_software_are_those_of_all_sessions(
     assert load_provenance("run")["training"]["seconds"] == 8 * 7
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 def test_a_corpus_that_has_changed_between_two_sessions_is_told_and_on_the_card(
-    corpus: Path, run: Run
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With subwords of one's own, which do not change with it."""
     assert run("fit", *settings(run="first", trainer__max_steps=4)) == 0
@@ -193,8 +194,9 @@ def test_a_corpus_that_has_changed_between_two_sessions_is_told_and_on_the_card(
     lines = Path("train.src").read_text().splitlines()
     Path("train.src").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
     more = settings(data__subwords_from="first", trainer__max_steps=8)
-    with pytest.warns(UserWarning, match=r"train\.src is not what it was before; the run goes on"):
-        assert run("fit", *more, "--ckpt_path", "last") == 0
+    assert run("fit", *more, "--ckpt_path", "last") == 0
+    told = "warning: train.src is not what it was before; the run goes on with it\n"
+    assert told in capsys.readouterr().err
     changed = load_provenance("run")["training"]["changed"]
     assert changed == {"trainer.max_steps": [4], "sha256.train.src": [before]}
 
@@ -269,17 +271,18 @@ def test_scores_of_a_checkpoint_are_not_put_on_the_models_card(trained: None, ru
     assert Path("run/model/provenance.json").read_bytes() == before
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 def test_a_card_that_was_edited_stays_and_the_scores_are_kept_beside_it(
-    trained: None, run: Run, caplog: pytest.LogCaptureFixture
+    trained: None, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     card = Path("run/model/README.md")
     card.write_text(card.read_text() + "\nMy own words.\n")
     edited = card.read_text()
-    caplog.set_level("INFO")
     assert run("test", "--config", "run/config.yaml") == 0
     assert card.read_text() == edited
     assert len(corpora("run", "test")) == 1
-    assert "README.md was edited, so it stays as it is" in caplog.text
+    told = "warning: run/model/README.md was edited, so it stays as it is"
+    assert told in capsys.readouterr().err
     card.unlink()
     assert run("test", "--config", "run/config.yaml") == 0
     assert "- test small (40 sentences, beam 2)\n" in card.read_text()
@@ -305,6 +308,7 @@ def test_a_fit_that_keeps_the_model_that_is_there_keeps_its_scores_and_edited_ca
     assert corpora("run", "test") == []
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
@@ -316,13 +320,11 @@ def test_a_fit_that_keeps_the_model_that_is_there_keeps_its_scores_and_edited_ca
 def test_where_the_scores_cannot_be_written_down_the_test_says_so_and_is_done(
     trained: None,
     run: Run,
-    caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     broken: str,
     said: str,
 ) -> None:
-    caplog.set_level("INFO")
     if broken == "damaged":
         Path("run/model/provenance.json").write_text("{")
     elif broken == "replaced":
@@ -343,8 +345,9 @@ def test_where_the_scores_cannot_be_written_down_the_test_says_so_and_is_done(
 
         monkeypatch.setattr(os, "mkdir", refuse)
     assert run("test", "--config", "run/config.yaml") == 0
-    assert "small: BLEU " in capsys.readouterr().out
-    assert re.search(rf"README\.md does not get these scores: .*{said}", caplog.text)
+    out, err = capsys.readouterr()
+    assert "small: BLEU " in out
+    assert re.search(rf"(?m)^warning: .*README\.md does not get these scores: .*{said}", err)
     assert "test small" not in Path("run/model/README.md").read_text()
 
 
