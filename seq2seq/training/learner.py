@@ -92,12 +92,7 @@ class Learner:
 
     def _work(self, batch: Batch) -> Tensor:
         """What is recorded."""
-        device = batch.src.device.type
-        mixed, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-        # What autocast has kept would be the weights of an earlier step. Where it is off, it stays
-        # as it is: layers are compiled for its state, which cannot be done while recording.
-        with torch.autocast(device, dtype, enabled=mixed, cache_enabled=not mixed):
-            return learn_whole(batch, self.loss, self.backward)
+        return learn_whole(batch, self.loss, self.backward)
 
     def loss(self, batch: Batch) -> Tensor:
         """What is minimised, of one batch."""

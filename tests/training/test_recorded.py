@@ -1,6 +1,7 @@
 """What is learned from recordings is what is learned without."""
 
 import random
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -277,6 +278,19 @@ def test_a_recording_compiles_nothing_that_the_step_before_has_compiled(
     assert len(compiled) == 1
 
 
+def test_a_recording_reads_the_weights_as_they_are_not_what_autocast_has_kept() -> None:
+    """Lightning's context keeps nothing."""
+    taught, batch = Learner(small(), Recipe(), 1, Tensor.backward), some(random.Random(1), 3, 5)
+    with MixedPrecision("bf16-mixed", "cpu").forward_context():
+        before = taught.learn([batch])
+        with torch.no_grad():
+            torch._foreach_mul_(list[Tensor](taught.parameters), 1.5)
+        found = taught._work(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = taught.learn([batch])
+    assert found == expected != before
+
+
 def test_where_memory_is_short_none_is_taken_for_recordings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -285,11 +299,13 @@ def test_where_memory_is_short_none_is_taken_for_recordings(
     taught = Learner(small(), Recipe(), 1, Tensor.backward)
     taught.record()
     taught.begin()
-    assert all(parameter.grad is not None for parameter in taught.parameters)
+    gradients = [weakref.ref(parameter.grad) for parameter in taught.parameters]
+    assert all(gradient() is not None for gradient in gradients)
     taught.parts.limit = 100
     for _ in range(3):
         taught.learn([some(random.Random(1), 3, 5)])
         taught.begin()
+        assert all(gradient() is None for gradient in gradients)
         assert all(parameter.grad is None for parameter in taught.parameters)
     assert InPlace.made == 0
 
