@@ -72,7 +72,7 @@ class SecondLook:
         self.src_subwords, self.tgt_subwords = src_subwords, tgt_subwords
 
     def score(
-        self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int = 1
+        self, sentences: Sequence[str], translations: Sequence[str | Translation], first: int
     ) -> list[TokenScores]:
         """`first` is the number of the first line in errors. A BLANK translation has no tokens."""
         src, tgt = self._encoded(sentences, translations, first)
