@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from seq2seq.evaluation.metrics import evaluate
 from seq2seq.evaluation.seeds import score_seeds
 from seq2seq.evaluation.significance import compare_seeds
 
@@ -31,7 +32,12 @@ def test_a_test_that_finds_the_opposite_of_the_means_shows_nothing() -> None:
     assert other.p_value is not None
     assert other.p_value < 0.025
     configs = {name: dict(enumerate(each)) for name, each in (("a", uneven), ("b", short))}
-    first, second = score_seeds(configs, REFERENCES, metrics=["bleu"], resamples=100)
+    found = score_seeds(configs, REFERENCES, metrics=["chrf", "bleu"], resamples=100)
+    first, second = (score for score in found if score.name == "BLEU")
+    for score, translations in ((first, uneven), (second, short)):
+        alone = [evaluate(each, [REFERENCES], metrics=["bleu"]) for each in translations]
+        assert list(score.values.values()) == [bleu.value for (bleu,) in alone]
+        assert score.signature == alone[0][0].signature
     assert second.mean > first.mean
     assert (first.p_value, second.p_value) == (None, 1.0)
 
