@@ -146,6 +146,47 @@ def test_the_page_draws_the_numbers_where_they_belong() -> None:
         assert [value for _, value in found] == pytest.approx(list(expected.values()), rel=5e-3)
 
 
+@pytest.mark.parametrize("curves", [FIRST, {"x": {1: -2e3, 2: 5e3}}], ids=["several", "short"])
+def test_lines_of_the_grid_are_where_their_numbers_are_across_the_whole_diagram(
+    curves: dict[str, dict[int, float]],
+) -> None:
+    drawn = panels({"a": curves})
+    diagrams = [svg for svg in tree_of(html_page(drawn)).iter("svg") if svg.get("role") == "img"]
+    for svg, panel in zip(diagrams, drawn, strict=True):
+        *_, width, height = map(float, svg.attrib["viewBox"].split())
+        lines = [path.attrib["d"] for path in svg.iter("path") if path.attrib["class"] == "grid"]
+        labels = [text for text in svg.iter("text") if text.get("transform") is None]
+        told = [float((text.text or "").replace(",", "")) for text in labels]
+        ticks = [*panel.steps.ticks(whole=True), *panel.values.ticks()]
+        assert told == pytest.approx(ticks)
+        for line, label, number in zip(lines, labels, told, strict=True):
+            ((step, value),) = points_of(line, panel)
+            x, y = float(label.attrib["x"]), float(label.attrib["y"])
+            at, size = re.findall(r"[\d.]+", line), 7 * len(label.text or "")
+            if line.endswith(f"V{BOTTOM}"):
+                assert at[1] == str(TOP)
+                assert step == pytest.approx(number, abs=1e-3 * panel.steps.high)
+                assert (label.attrib["text-anchor"], x) == ("middle", float(at[0]))
+                assert 0 < x - size / 2 < x + size / 2 < width
+                assert BOTTOM < y < height
+            else:
+                assert line.endswith(f"H{RIGHT}")
+                assert at[0] == str(LEFT)
+                assert value == pytest.approx(number, rel=5e-3, abs=1e-3 * panel.values.high)
+                assert label.attrib["text-anchor"] == "end"
+                assert y == pytest.approx(float(at[1]) + 4)
+                assert 0 < x - size < x < LEFT
+
+
+def test_over_the_numbers_is_the_mean_of_neighbours_where_it_is_drawn() -> None:
+    points = {step: 1 + float((7 * step) % 31) for step in range(1, 131)}
+    (panel,) = panels({"a": {"loss": points}})
+    ((raw, mean),) = lines_of(html_page([panel]))
+    for line, expected in ((raw, points), (mean, smoothed(points))):
+        found = [value for _, value in points_of(line, panel)]
+        assert found == pytest.approx(list(expected.values()), abs=0.02)
+
+
 def test_a_number_that_is_not_finite_leaves_a_gap_and_one_between_gaps_a_dot() -> None:
     points = {1: 1.0, 2: 2.0, 3: NAN, 4: 3.0, 5: INF, 6: 1.0, 7: -INF}
     ((line,),) = lines_of(html_page(panels({"a": {"x": points}})))
