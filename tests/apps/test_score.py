@@ -72,17 +72,17 @@ def test_pairs_are_read_in_blocks_and_stay_in_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = rows_of(capsys, "--token-scores")
-    sizes: list[tuple[int, int]] = []
+    sizes: list[tuple[int, int, int]] = []
     plain = Translator.score
 
     def watched(self: Translator, src: Sequence[str], tgt: Sequence[str], first: int) -> object:
-        sizes.append((len(src), first))
+        sizes.append((len(src), first, self.batch_tokens))
         return plain(self, src, tgt, first)
 
     monkeypatch.setattr(score, "BLOCK", 2)
     monkeypatch.setattr(Translator, "score", watched)
-    assert rows_of(capsys, "--token-scores") == whole
-    assert sizes == [(2, 1), (2, 3), (1, 5)]
+    assert rows_of(capsys, "--token-scores", "--batch-tokens", "1") == whole
+    assert sizes == [(2, 1, 1), (2, 3, 1), (1, 5, 1)]
 
 
 def test_resume_goes_on_after_the_pairs_that_are_scored(
