@@ -45,6 +45,12 @@ def test_every_number_has_a_panel_known_ones_first_and_all_runs_in_each() -> Non
 def test_lines_that_follow_one_another_differ_in_colour_or_dash() -> None:
     strokes = [stroke(run) for run in range(len(COLOURS) * len(DASHES))]
     assert len(set(strokes)) == len(strokes)
+    page = html_page(panels({str(run): {"x": {1: 1.0}} for run in range(len(strokes))}))
+    paths = [path for path in tree_of(page).iter("path") if path.attrib["class"] == "curve"]
+    drawn = [(path.attrib["stroke"], path.get("stroke-dasharray")) for path in paths]
+    lines, legend = drawn[: len(strokes)], drawn[len(strokes) :]
+    assert len(set(lines)) == len(strokes)
+    assert legend == lines
 
 
 def mean_of_neighbours(values: list[float], index: int) -> float:
@@ -176,6 +182,16 @@ def test_lines_of_the_grid_are_where_their_numbers_are_across_the_whole_diagram(
                 assert label.attrib["text-anchor"] == "end"
                 assert y == pytest.approx(float(at[1]) + 4)
                 assert 0 < x - size < x < LEFT
+        titles = [text for text in svg.iter("text") if text.get("transform")]
+        assert [title.text for title in titles] == ["optimizer step", panel.kind.unit]
+        below, beside = (
+            [float(each) for each in re.findall(r"[\d.]+", title.attrib["transform"])[:2]]
+            for title in titles
+        )
+        assert below[0] - LEFT == RIGHT - below[0]
+        assert beside[1] - TOP == BOTTOM - beside[1]
+        assert BOTTOM + 16 < below[1] < height
+        assert 0 < beside[0] < LEFT
 
 
 def test_over_the_numbers_is_the_mean_of_neighbours_where_it_is_drawn() -> None:
