@@ -42,8 +42,10 @@ def test_a_test_that_finds_the_opposite_of_the_means_shows_nothing() -> None:
     assert (first.p_value, second.p_value) == (None, 1.0)
 
 
-@pytest.mark.parametrize("shares", [(0.3, 0.1), (0.1, 0.3)])
-def test_where_both_agree_p_is_that_of_the_test(shares: tuple[float, float]) -> None:
+@pytest.mark.parametrize("shares", [(0.3, 0.1), (0.1, 0.3), (0.1, 0.103)])
+def test_where_both_agree_p_is_that_of_the_test_however_small_the_difference(
+    shares: tuple[float, float],
+) -> None:
     systems = {str(share): [without(share, 1), without(share, 2)] for share in shares}
     found = score_seeds(
         {name: dict(enumerate(each)) for name, each in systems.items()}, REFERENCES, resamples=100
