@@ -49,6 +49,11 @@ def test_what_stands_in_brackets_is_found_and_nothing_else(kind: str, sentence: 
     assert all(plain[span.start : span.end] == span.text for span in found)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_pattern_is_one_that_python_before_3_11_5_reads_otherwise(kind: str) -> None:
+    assert not re.search(r"\)[*+?}]\+|\(\?>", KINDS[kind])
+
+
 def test_every_kind_has_examples() -> None:
     assert MARKED.keys() == KINDS.keys()
 
