@@ -128,14 +128,16 @@ RECIPES: dict[str, Callable[[Path, Path | None, Say], None]] = {
 def _pip_download(folder: Path) -> bytes:
     """The archive's bytes; pip checks the hash before it runs the archive's own setup script.
 
-    pip runs that script to read the archive's metadata, in an isolated environment whose
-    setuptools must be old enough for it. Nothing is installed, and `folder` is left empty.
+    pip runs that script to read the archive's metadata, in an isolated environment, which pip
+    before 23.1 has to be asked for, and whose setuptools must be old enough for it. Nothing is
+    installed, and `folder` is left empty.
     """
     requirements, constraints = folder / "requirements.txt", folder / "constraints.txt"
     requirements.write_text(f"nmt==0.0.6 --hash=sha256:{NMT_SHA256}\n", encoding="utf-8")
     constraints.write_text("setuptools<70\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
-    command += ["--no-binary", ":all:", "--require-hashes", "-r", requirements.name]
+    command += ["--no-binary", "nmt", "--use-pep517"]
+    command += ["--require-hashes", "-r", requirements.name]
     # Which variable reaches the isolated environment depends on pip's age. The bare name is
     # because pip splits these at spaces, which the folder's own path may contain.
     limits = dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), constraints.name)

@@ -4,7 +4,10 @@ import gzip
 import hashlib
 import io
 import os
+import subprocess
+import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -263,9 +266,17 @@ def test_without_a_registry_pips_own_error_is_told_in_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pip", [None, "23.0.1"], ids=["own", "Debian-12"])
 def test_the_registry_still_serves_the_archive_even_into_a_folder_with_a_space(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: str | None
 ) -> None:
+    """Setuptools since 82 lacks what the archive's setup script reads."""
+    if pip is not None:
+        venv.create(tmp_path / "venv", with_pip=True)
+        python = str(tmp_path / "venv/bin/python")
+        install = [python, "-m", "pip", "install", f"pip=={pip}", "setuptools>=82"]
+        subprocess.run(install, check=True)
+        monkeypatch.setattr(sys, "executable", python)
     output = tmp_path / "two words" / "corpus"
     assert main(["fetch", "tatoeba-eng-fra", "--output", str(output)]) == 0
     sizes = {s: len(rows_of(s, str(output))) for s in ("train", "valid", "test")}
