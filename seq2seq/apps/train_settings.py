@@ -163,11 +163,11 @@ def _check_interval(settings: Namespace) -> None:
     epochs = settings.check_val_every_n_epoch
     if epochs is not None:
         at_least("trainer.check_val_every_n_epoch", epochs, 1)
-    if epochs is not None and isinstance(every, int) and every != VALIDATED_EVERY:
-        raise ConfigError(
-            f"trainer.val_check_interval={every} counts steps; with "
-            f"trainer.check_val_every_n_epoch={epochs} it is a share of an epoch, e.g. 1.0."
-        )
+        if isinstance(every, int) and every != VALIDATED_EVERY:
+            raise ConfigError(
+                f"trainer.val_check_interval={every} counts steps; with "
+                f"trainer.check_val_every_n_epoch={epochs} it is a share of an epoch, e.g. 1.0."
+            )
     if isinstance(every, int):
         at_least("trainer.val_check_interval", every, 1)
     elif settings.limit_val_batches == 0:
