@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from random import Random
 
 import pytest
@@ -220,16 +220,19 @@ def test_words_without_probability_are_never_drawn() -> None:
     assert {token for each in samples for token in each.tokens} == {B}
 
 
+@pytest.mark.parametrize("words", range(2, 10))
 @pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
 def test_the_least_and_the_largest_random_number_draw_the_first_and_the_last_likely_word(
-    number: float,
+    number: float, words: int
 ) -> None:
     class Extreme(Random):
         def random(self) -> float:
             return number
 
-    probs = torch.tensor([[[0, 0, 0.3, 0, 0.7, 0, 0]]])
-    assert draw(probs, [[Extreme()]]).tolist() == [[4 if number else 2]]
+    for first, last in combinations(range(words), 2):
+        probs = torch.zeros(1, 1, words)
+        probs[..., first], probs[..., last] = 0.3, 0.7
+        assert draw(probs, [[Extreme()]]).tolist() == [[last if number else first]]
 
 
 def test_a_model_that_has_diverged_says_nothing() -> None:
