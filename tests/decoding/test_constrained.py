@@ -369,6 +369,20 @@ def test_what_is_between_terms_has_the_last_place_before_what_is_within_one() ->
     assert narrowest(model, ["<>"], limit=6) == "--<>"
 
 
+def test_of_two_terms_that_are_begun_the_likelier_has_the_last_place() -> None:
+    """Two terms have three places, of which both whole ones and a dash take theirs first."""
+
+    def model(said: tuple[int, ...]) -> Sequence[float]:
+        if said.count(4) >= 2 and said.count(5) >= 2:
+            return likely(end=-0.1, dash=-9.0)
+        less, more = {(): (-1.0, -1.2), (4, 4): (-9.0, -5.0), (5, 5): (-1.0, -9.0)}.get(
+            said, (-9.0, -9.0)
+        )
+        return likely(less=less, more=more, dash=-0.1)
+
+    assert narrowest(model, ["<<", ">>"], limit=7) == ">><<"
+
+
 def test_of_many_numbers_of_terms_those_have_places_that_miss_few() -> None:
     """Five numbers have four places. The model ends after four "<", which it seldom says."""
 
@@ -377,7 +391,7 @@ def test_of_many_numbers_of_terms_those_have_places_that_miss_few() -> None:
             return likely(end=-0.1 if len(said) == 4 else -9.0, dash=-9.0)
         return likely(less=-2.0, dash=-0.1)
 
-    assert narrowest(model, ["<"] * 4, limit=7) == "<<<<"
+    assert narrowest(model, ["<"] * 4, limit=9) == "<<<<"
 
 
 def test_what_has_lost_less_than_a_finished_one_is_waited_for() -> None:
