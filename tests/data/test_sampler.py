@@ -185,7 +185,11 @@ def test_epochs_differ_in_order_and_in_company(block: int, monkeypatch: pytest.M
             assert set(map(frozenset, plans[one])) != set(map(frozenset, plans[other]))
 
 
-def test_the_plan_follows_from_seed_corpus_and_epoch_and_nothing_else() -> None:
+@small_blocks
+def test_the_plan_follows_from_seed_corpus_and_epoch_and_nothing_else(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_module, "BLOCK", block)
     lengths = random_lengths(0)
     walked = sampler_of(lengths, seed=3)
     for epoch in range(3):
@@ -214,14 +218,15 @@ def test_blocks_hold_pairs_from_all_over_the_corpus(monkeypatch: pytest.MonkeyPa
         indices = np.concatenate(sampler.plan(0, block))
         assert indices.min() < 250
         assert indices.max() >= 750
+        assert len(indices) == 100
 
 
 @pytest.mark.parametrize(("world", "accumulated"), [(1, 1), (2, 1), (3, 1), (8, 1), (1, 3), (2, 2)])
 def test_ranks_share_the_corpus_evenly_in_whole_steps_and_no_pair_comes_twice(
     world: int, accumulated: int
 ) -> None:
-    for seed in range(30):
-        lengths = [(n % 9, n % 7) for n in range(random.Random(seed).randint(40, 90))]
+    for pairs in range(8, 90, 3):
+        lengths = [(n % 9, n % 7) for n in range(pairs)]
         for epoch in range(2):
             ranks = all_ranks(lengths, world, epoch=epoch, accumulated=accumulated)
             assert len(ranks[0]) % accumulated == 0
