@@ -1,9 +1,20 @@
 """The guess finds the place where lines were taken out or put in."""
 
+import random
+from itertools import permutations
+
 import pytest
 from toy_corpora import CORPORA, latin
 
 from seq2seq.data.parting import Parting, find_parting
+
+SHARED = [*map(str, range(100, 130)), *map("".join, permutations("abcd", 3))]
+ALONE = {
+    "lengths": [("e" * length, "f" * length) for length in range(5, 40)],
+    "numbers and names": [(f"e {shared}", f"f {shared.upper()}") for shared in SHARED],
+    "final signs": list(zip("?!:;.", "？！：；。", strict=True)),  # noqa: RUF001
+}
+"""Lines and their translations, which have only this in common."""
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
@@ -22,6 +33,13 @@ def test_the_place_and_the_shift_are_found(corpus: str, place: int, taken: int, 
     assert abs(found.line - (place + 1)) <= 3
 
 
+@pytest.mark.parametrize("lines", ALONE.values(), ids=ALONE.keys())
+def test_one_thing_that_translations_have_in_common_is_enough(lines: list[tuple[str, str]]) -> None:
+    src, tgt = map(list, zip(*random.Random(0).choices(lines, k=1000), strict=True))
+    del tgt[600]
+    assert find_parting(src, tgt, -1) == Parting(601, -1)
+
+
 def test_a_line_that_is_missing_close_to_the_end_is_found() -> None:
     src, tgt = map(list, zip(*latin(1000), strict=True))
     del src[960]
@@ -32,7 +50,7 @@ def test_a_line_that_is_missing_close_to_the_end_is_found() -> None:
 
 
 def test_behind_more_lines_than_are_tried_the_guess_is_where_the_sides_still_fit() -> None:
-    src, tgt = map(list, zip(*latin(2600), strict=True))
+    src, tgt = map(list, zip(*latin(4000), strict=True))
     tgt[900:900] = [pair[1] for pair in latin(1100, 9)]
     found = find_parting(src, tgt, 1100)
     assert found is not None
