@@ -88,6 +88,7 @@ def test_whoever_takes_the_first_helpful_token_each_time_holds_all_terms(
         for token in tokens:
             state = terms.read(state, token)
         helpful = terms.helpful(state)
+        assert bool(helpful) == (terms.standing(state).missing > 0)
         if not helpful:
             break
         tokens.append(helpful[0])
