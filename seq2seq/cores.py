@@ -27,6 +27,19 @@ def cores() -> int:
     return math.ceil(min(seen, granted()))
 
 
+def waited(root: Path = ROOT) -> float:
+    """Seconds that all threads of this process together could have run, but had no core: others
+    were there. 0 where the system does not count them (Linux does, see its sched-stats)."""
+    return sum(map(_waited, (root / "proc/self/task").glob("*/schedstat"))) / 1e9
+
+
+def _waited(counts: Path) -> int:
+    try:
+        return int(counts.read_text(encoding="utf-8").split()[1])
+    except (OSError, IndexError):  # a thread that has just ended
+        return 0
+
+
 def granted(root: Path = ROOT) -> float:
     """Seconds of processor time a second that the control groups of this process allow, more than
     0; infinity without any."""

@@ -2,6 +2,9 @@
 
 import math
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 import torch
 
 from seq2seq import cores as module
-from seq2seq.cores import cores, granted, limit_threads
+from seq2seq.cores import cores, granted, limit_threads, waited
 
 
 @pytest.fixture
@@ -93,3 +96,28 @@ def test_threads_stay_as_the_environment_says(
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     limit_threads()
     assert torch.get_num_threads() == 4
+
+
+def test_the_waits_of_all_threads_are_added_up(tmp_path: Path) -> None:
+    for thread, counts in {"11": "70 1500000000 3\n", "12": "90 250000000 4\n", "13": ""}.items():
+        (tmp_path / "proc/self/task" / thread).mkdir(parents=True)
+        (tmp_path / "proc/self/task" / thread / "schedstat").write_text(counts)
+    (tmp_path / "proc/self/task/14").mkdir()  # one that has just ended
+    assert waited(tmp_path) == 1.75
+    assert waited(tmp_path / "another system") == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux with sched-stats")
+def test_a_process_that_shares_its_core_waits() -> None:
+    allowed, core = os.sched_getaffinity(0), min(os.sched_getaffinity(0))
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            for each in (other.pid, 0):
+                os.sched_setaffinity(each, {core})
+            before, begun = waited(), time.process_time()
+            while time.process_time() < begun + 0.5:
+                pass
+            assert waited() - before > 0.1
+        finally:
+            os.sched_setaffinity(0, allowed)
+            other.kill()

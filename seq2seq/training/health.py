@@ -1,6 +1,7 @@
 """Watches a training, and says in plain words what goes wrong while there is time to stop it."""
 
 import math
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info
 
+from seq2seq.cores import waited
 from seq2seq.data.dataset import TextBatch
 from seq2seq.data.glance import glance
 from seq2seq.errors import TrainingError
@@ -20,6 +22,7 @@ from seq2seq.training.symptoms import (
     INSPECT,
     Symptom,
     calmer,
+    crowded_cores,
     degenerate_output,
     exploding_gradients,
     ignored_source,
@@ -30,6 +33,8 @@ from seq2seq.training.symptoms import (
 
 LOOKED_AT = 200_000
 """Training pairs among which validation pairs are looked for: about a second."""
+WATCHED = 10.0
+"""Seconds, at least, for which threads are watched before anything is said of their cores."""
 IN_A_ROW = 20
 """Skipped steps that end a run; the loss scale of fp16 may take 16 to find its value."""
 
@@ -61,12 +66,14 @@ class Health(Callback):
         rate = no_learning_rate(module.recipe, trainer.estimated_stepping_batches)
         if rate is not None:
             self.told.pop(rate.name, None)  # it is of the settings, which each session may change
+        self.told.pop("crowded-cores", None)  # of this session's machine
         self._tell(trainer, rate)
         data = module.data
         validation = data.texts.get("validation")
         if validation and trainer.is_global_zero:
             found = glance(validation, data.stores, LOOKED_AT)
             self._tell(trainer, overlapping_validation(found, len(validation)))
+        self._watched_since, self._waited = time.perf_counter(), waited()
 
     # -- steps
 
@@ -81,6 +88,15 @@ class Health(Callback):
         assert isinstance(module, TranslationModule)
         if module.is_logged(batch_index):
             self._look_at_gradients(trainer, module)
+            if module.device.type == "cpu":
+                self._look_at_cores(trainer)
+
+    def _look_at_cores(self, trainer: pl.Trainer) -> None:
+        now, wait, threads = time.perf_counter(), waited(), torch.get_num_threads()
+        if now - self._watched_since >= WATCHED:
+            share = (wait - self._waited) / (now - self._watched_since) / threads
+            self._watched_since, self._waited = now, wait
+            self._tell(trainer, crowded_cores(share, threads))
 
     def _look_at_gradients(self, trainer: pl.Trainer, module: TranslationModule) -> None:
         if not module.grad_norms:

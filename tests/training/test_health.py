@@ -1,5 +1,6 @@
 """Faults that are planted in small runs are told; a run without one is left alone."""
 
+import itertools
 import json
 import math
 import os
@@ -7,7 +8,6 @@ import random
 import re
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import TrainingError
 from seq2seq.model_folder import load_model
 from seq2seq.nn.transformer import Transformer
+from seq2seq.training import health
 from seq2seq.training.checkpoints import step_of
 from seq2seq.training.health import IN_A_ROW, Health
 from seq2seq.training.optimizer import optimizer_of
@@ -77,7 +78,7 @@ def test_a_step_without_finite_gradients_changes_nothing_and_is_told(
     assert run("fit", *with_faults(*faults, trainer__max_steps=6)) == 0
     weights, states = zip(*planted_faults.Snapshots.taken, strict=True)
     assert len(weights) == 6
-    for step, (before, after) in enumerate(pairwise(weights), start=1):
+    for step, (before, after) in enumerate(itertools.pairwise(weights), start=1):
         same = [torch.equal(before[name], after[name]) for name in before]
         assert all(same) if step in (2, 3) else not any(same)
     torch.testing.assert_close(states[3], states[1], rtol=0, atol=0)
@@ -98,6 +99,24 @@ def test_a_run_whose_steps_are_all_skipped_stops_and_keeps_its_checkpoints(
     last = torch.load(corpus / "run/checkpoints/step=20.ckpt", weights_only=True)
     assert all(value.isfinite().all() for value in last["state_dict"].values())
     assert run("fit", *settings(trainer__max_steps=21), "--ckpt_path", "last") == 0
+
+
+def test_threads_that_have_to_wait_for_cores_are_told_once_in_a_session(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two, for 0.75 seconds of each, on a clock that each look moves on by one; every second step
+    is looked at."""
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+    monkeypatch.setattr(health, "time", clock)
+    monkeypatch.setattr(health, "waited", itertools.count(100, 1.5).__next__)
+    monkeypatch.setattr(health, "WATCHED", 2.0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for told_at, go_on in ((4, []), (10, ["--ckpt_path", "last"])):
+        log.clear()
+        assert run("fit", *settings(trainer__max_steps=told_at + 2), *go_on) == 0
+        (told,) = [line for line in warnings(log.text) if "use the cores" in line]
+        assert f"warning at step {told_at}: " in told
+        assert "for 75% of the time each of its 2 threads" in told
 
 
 def test_skipped_steps_are_counted_over_all_sessions_of_a_run(
