@@ -6,12 +6,17 @@ start a thread for each, and they would spend what is granted waiting for each o
 
 import math
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 ROOT = Path("/")
+WATCHED = 10.0
+"""Seconds, at least, for which threads are watched before anything is said of their cores."""
+CROWDED = 0.1
+"""Of the time of each thread; alone, each waits for a hundredth."""
 
 
 def limit_threads() -> None:
@@ -25,6 +30,32 @@ def cores() -> int:
     on_linux = hasattr(os, "sched_getaffinity")
     seen = len(os.sched_getaffinity(0)) if on_linux else os.cpu_count() or 1
     return math.ceil(min(seen, granted()))
+
+
+class Sharing:
+    """Tells once when threads of this process have no core, for other processes use it: all other
+    threads wait for them at the end of each operation."""
+
+    def __init__(self) -> None:
+        self.told = False
+        self._since, self._waited = time.perf_counter(), waited()
+
+    def words(self) -> str | None:
+        """What there is to say of the time since it was last looked at, if anything."""
+        now, wait, threads = time.perf_counter(), waited(), torch.get_num_threads()
+        if self.told or threads == 1 or now - self._since < WATCHED:
+            return None
+        share = (wait - self._waited) / (now - self._since) / threads
+        self._since, self._waited = now, wait
+        self.told = share >= CROWDED
+        if not self.told:
+            return None
+        return (
+            f"other processes use the cores of this one: for {share:.0%} of the time each of its "
+            f"{threads} threads had none, and the others waited for it, which can take ten times "
+            f"as long. Make room, or start it with as many threads as cores are free, e.g. with "
+            f"OMP_NUM_THREADS=1 in front of the command"
+        )
 
 
 def waited(root: Path = ROOT) -> float:

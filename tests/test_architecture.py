@@ -55,7 +55,7 @@ FLOORS = {
     "distillation": "text data decoding translation translator",
     "training":     f"{MODEL} evaluation memory cores software",
     "interop":      f"{MODEL} versioned",
-    "apps":         f"{MODEL} evaluation training interop reports process "
+    "apps":         f"{MODEL} evaluation training interop reports process cores "
                     "verification distillation workers software",
     "cli":          "errors",  # apps by name, when their verb is called
     "__main__":     "cli",

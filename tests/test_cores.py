@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from crowded_cores import crowd
 
 from seq2seq import cores as module
-from seq2seq.cores import cores, granted, limit_threads, waited
+from seq2seq.cores import Sharing, cores, granted, limit_threads, waited
 
 
 @pytest.fixture
@@ -121,3 +122,35 @@ def test_a_process_that_shares_its_core_waits() -> None:
         finally:
             os.sched_setaffinity(0, allowed)
             other.kill()
+
+
+@pytest.mark.parametrize(
+    ("waits", "threads", "told"),
+    [
+        (1.5, 2, "75% of the time each of its 2 "),
+        (0.81, 8, "10% "),
+        (0.79, 8, None),
+        (0.9, 1, None),
+    ],
+    ids=["crowded", "just so", "hardly", "a single thread waits for no other one"],
+)
+def test_threads_that_have_to_wait_for_cores_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, waits: float, threads: int, told: str | None
+) -> None:
+    crowd(monkeypatch, waits, threads)
+    sharing = Sharing()
+    words = [sharing.words() for _ in range(6)]
+    said = [each for each in words if each is not None]
+    assert len(said) == (told is not None)
+    assert told is None or told in said[0]
+    assert words[0] is None  # so soon that it may be chance
+
+
+def test_what_is_told_of_cores_is_of_the_time_since_the_last_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crowd(monkeypatch, 0.0)
+    sharing = Sharing()
+    assert [sharing.words() for _ in range(4)] == [None] * 4
+    monkeypatch.setattr(module, "waited", lambda: 101.0)
+    assert [sharing.words() is None for _ in range(2)] == [True, False]

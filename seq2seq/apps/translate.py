@@ -176,7 +176,10 @@ class Finish:
     def __init__(
         self, args: argparse.Namespace, translator: "Translator", output: Output, sample: "Sample"
     ) -> None:
+        from seq2seq.cores import Sharing  # brings torch
+
         self.translator, self.output, self.sample = translator, output, sample
+        self.sharing = Sharing() if translator.engine.parallel == 0 else None
         self.required = Requirements.of(args)
         self.choose = mbr.chooser(args, translator.config)
         self.asked = Asked(args.token_scores, args.alignment)
@@ -187,6 +190,8 @@ class Finish:
         """Sentences of which attention may be drawn."""
 
     def __call__(self, lines: list[tuple[Line, list[Translation]]]) -> None:
+        if self.sharing is not None and (words := self.sharing.words()):
+            print(f"warning: {words}.", file=sys.stderr)
         chosen = [(line, self.choose(found, not line.sentence.terms)) for line, found in lines]
         told = tell(self.translator, chosen, self.asked)
         for (line, best), (_, found), fields in zip(chosen, lines, told, strict=True):

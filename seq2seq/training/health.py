@@ -1,7 +1,6 @@
 """Watches a training, and says in plain words what goes wrong while there is time to stop it."""
 
 import math
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info
 
-from seq2seq.cores import waited
+from seq2seq.cores import Sharing
 from seq2seq.data.dataset import TextBatch
 from seq2seq.data.glance import glance
 from seq2seq.errors import TrainingError
@@ -22,7 +21,6 @@ from seq2seq.training.symptoms import (
     INSPECT,
     Symptom,
     calmer,
-    crowded_cores,
     degenerate_output,
     exploding_gradients,
     ignored_source,
@@ -33,8 +31,6 @@ from seq2seq.training.symptoms import (
 
 LOOKED_AT = 200_000
 """Training pairs among which validation pairs are looked for: about a second."""
-WATCHED = 10.0
-"""Seconds, at least, for which threads are watched before anything is said of their cores."""
 IN_A_ROW = 20
 """Skipped steps that end a run; the loss scale of fp16 may take 16 to find its value."""
 
@@ -66,14 +62,13 @@ class Health(Callback):
         rate = no_learning_rate(module.recipe, trainer.estimated_stepping_batches)
         if rate is not None:
             self.told.pop(rate.name, None)  # it is of the settings, which each session may change
-        self.told.pop("crowded-cores", None)  # of this session's machine
         self._tell(trainer, rate)
         data = module.data
         validation = data.texts.get("validation")
         if validation and trainer.is_global_zero:
             found = glance(validation, data.stores, LOOKED_AT)
             self._tell(trainer, overlapping_validation(found, len(validation)))
-        self._watched_since, self._waited = time.perf_counter(), waited()
+        self._sharing = Sharing()
 
     # -- steps
 
@@ -88,15 +83,9 @@ class Health(Callback):
         assert isinstance(module, TranslationModule)
         if module.is_logged(batch_index):
             self._look_at_gradients(trainer, module)
-            if module.device.type == "cpu":
-                self._look_at_cores(trainer)
-
-    def _look_at_cores(self, trainer: pl.Trainer) -> None:
-        now, wait, threads = time.perf_counter(), waited(), torch.get_num_threads()
-        if now - self._watched_since >= WATCHED:
-            share = (wait - self._waited) / (now - self._watched_since) / threads
-            self._watched_since, self._waited = now, wait
-            self._tell(trainer, crowded_cores(share, threads))
+            if module.device.type == "cpu" and (words := self._sharing.words()):
+                said = f"{words}; a run that was stopped goes on with --ckpt_path last."
+                rank_zero_info(f"warning at step {trainer.global_step}: {said}")
 
     def _look_at_gradients(self, trainer: pl.Trainer, module: TranslationModule) -> None:
         if not module.grad_norms:

@@ -47,19 +47,6 @@ def no_learning_rate(recipe: Recipe, steps: float) -> Symptom | None:
     return Symptom("learning-rate", 1, says)
 
 
-def crowded_cores(share: float, threads: int) -> Symptom | None:
-    """`share` of the time, of `threads` threads each, in which it had to wait for a core."""
-    if threads == 1 or share < 0.1:
-        return None
-    says = (
-        f"other processes use the cores of this one: for {share:.0%} of the time each of its "
-        f"{threads} threads had none, and the others waited for it, so that a step can take ten "
-        f"times as long. Make room, or stop this run and go on with as many threads as cores are "
-        f"free: OMP_NUM_THREADS=1 in front of the command, --ckpt_path last behind it."
-    )
-    return Symptom("crowded-cores", 1, says)
-
-
 def skipped_steps(skipped: int, recipe: Recipe) -> Symptom | None:
     """Told again whenever their number has doubled."""
     if not skipped:

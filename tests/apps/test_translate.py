@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from crowded_cores import crowd
 from test_translator import LINES, TEXTS, random_network, subwords
 
 from seq2seq.apps.engine_flags import same_translations
@@ -73,6 +74,23 @@ def interrupted_at(sentence: str) -> Callable[[Search], Search]:
         return searching
 
     return fault
+
+
+@pytest.mark.parametrize(("workers", "told"), [(1, 1), (2, 0)], ids=["told", "its own workers"])
+def test_cores_that_other_processes_use_are_told(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    workers: int,
+    told: int,
+) -> None:
+    expected = translated(here)
+    capfd.readouterr()
+    crowd(monkeypatch)
+    assert translate("--output", "out", "--workers", str(workers)) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert sum(line.startswith("warning: other processes use the cores") for line in lines) == told
+    assert (here / "out").read_bytes() == expected
 
 
 def test_settings_of_speed_have_no_say_in_what_is_written_and_may_change_with_resume(

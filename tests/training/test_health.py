@@ -16,13 +16,13 @@ from typing import Any
 import planted_faults
 import pytest
 import torch
+from crowded_cores import crowd
 from small_runs import Run, metrics, settings
 
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import TrainingError
 from seq2seq.model_folder import load_model
 from seq2seq.nn.transformer import Transformer
-from seq2seq.training import health
 from seq2seq.training.checkpoints import step_of
 from seq2seq.training.health import IN_A_ROW, Health
 from seq2seq.training.optimizer import optimizer_of
@@ -104,13 +104,8 @@ def test_a_run_whose_steps_are_all_skipped_stops_and_keeps_its_checkpoints(
 def test_threads_that_have_to_wait_for_cores_are_told_once_in_a_session(
     corpus: Path, run: Run, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two, for 0.75 seconds of each, on a clock that each look moves on by one; every second step
-    is looked at."""
-    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
-    monkeypatch.setattr(health, "time", clock)
-    monkeypatch.setattr(health, "waited", itertools.count(100, 1.5).__next__)
-    monkeypatch.setattr(health, "WATCHED", 2.0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    """Every second step is looked at."""
+    crowd(monkeypatch)
     for told_at, go_on in ((4, []), (10, ["--ckpt_path", "last"])):
         log.clear()
         assert run("fit", *settings(trainer__max_steps=told_at + 2), *go_on) == 0

@@ -10,7 +10,6 @@ from seq2seq.data.glance import Glance
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.symptoms import (
     Symptom,
-    crowded_cores,
     degenerate_output,
     exploding_gradients,
     ignored_source,
@@ -34,13 +33,6 @@ def test_a_rate_of_zero_and_a_warm_up_longer_than_the_run_are_seen() -> None:
     assert "ends at 25% of training.lr=0.003" in said(no_learning_rate(RECIPE, 50))
     for steps in (200, 201, math.inf):
         assert no_learning_rate(RECIPE, steps) is None
-
-
-def test_cores_are_crowded_where_threads_wait_for_them_and_for_one_another() -> None:
-    assert "for 33% of the time each of its 2 threads" in said(crowded_cores(0.33, 2))
-    assert crowded_cores(0.1, 64) is not None
-    assert crowded_cores(0.09, 2) is None  # what an idle machine's own work takes, and more
-    assert crowded_cores(0.9, 1) is None  # it waits for its turn, but for no other thread
 
 
 def test_skipped_steps_are_told_again_when_they_have_doubled() -> None:
