@@ -41,15 +41,17 @@ class Sharing:
         self._since, self._waited = time.perf_counter(), waited()
 
     def words(self) -> str | None:
-        """What there is to say of the time since it was last looked at, if anything."""
-        now, wait, threads = time.perf_counter(), waited(), torch.get_num_threads()
+        """What there is to say of the time since it was last looked at, if anything. May be asked
+        for each line: files are read only when something may be said."""
+        now, threads = time.perf_counter(), torch.get_num_threads()
         if self.told or threads == 1 or now - self._since < WATCHED:
             return None
+        wait = waited()
         share = (wait - self._waited) / (now - self._since) / threads
         self._since, self._waited = now, wait
-        self.told = share >= CROWDED
-        if not self.told:
+        if share < CROWDED:
             return None
+        self.told = True
         return (
             f"other processes use the cores of this one: for {share:.0%} of the time each of its "
             f"{threads} threads had none, and the others waited for it, which can take ten times "

@@ -12,6 +12,7 @@ columns are fields.
 import argparse
 import os
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -191,7 +192,7 @@ class Finish:
 
     def __call__(self, lines: list[tuple[Line, list[Translation]]]) -> None:
         if self.sharing is not None and (words := self.sharing.words()):
-            print(f"warning: {words}.", file=sys.stderr)
+            warnings.warn(f"{words}.", stacklevel=2)
         chosen = [(line, self.choose(found, not line.sentence.terms)) for line, found in lines]
         told = tell(self.translator, chosen, self.asked)
         for (line, best), (_, found), fields in zip(chosen, lines, told, strict=True):

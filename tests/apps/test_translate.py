@@ -76,6 +76,7 @@ def interrupted_at(sentence: str) -> Callable[[Search], Search]:
     return fault
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
 @pytest.mark.parametrize(("workers", "told"), [(1, 1), (2, 0)], ids=["told", "its own workers"])
 def test_cores_that_other_processes_use_are_told(
     here: Path,

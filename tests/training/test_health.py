@@ -1,6 +1,5 @@
 """Faults that are planted in small runs are told; a run without one is left alone."""
 
-import itertools
 import json
 import math
 import os
@@ -8,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -78,7 +78,7 @@ def test_a_step_without_finite_gradients_changes_nothing_and_is_told(
     assert run("fit", *with_faults(*faults, trainer__max_steps=6)) == 0
     weights, states = zip(*planted_faults.Snapshots.taken, strict=True)
     assert len(weights) == 6
-    for step, (before, after) in enumerate(itertools.pairwise(weights), start=1):
+    for step, (before, after) in enumerate(pairwise(weights), start=1):
         same = [torch.equal(before[name], after[name]) for name in before]
         assert all(same) if step in (2, 3) else not any(same)
     torch.testing.assert_close(states[3], states[1], rtol=0, atol=0)
