@@ -1,12 +1,16 @@
 """What is run, what is not run again, and what becomes of the results."""
 
+import io
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from statistics import mean, stdev
 from threading import Thread
@@ -20,7 +24,10 @@ from seq2seq.errors import ConfigError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.evaluation.significance import MOST_LINES
 
+Read = Callable[[Path], "subprocess.CompletedProcess[str]"]
+
 TEST_SETS = trials.test_sets
+READ = trials.read
 REFERENCES = [f"line {n} of the test set" for n in range(12)]
 
 
@@ -66,6 +73,22 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
     monkeypatch.setattr(trials, "_child", fake)
     monkeypatch.setattr(trials, "test_sets", lambda config: {})
     return fake
+
+
+@pytest.fixture
+def read_here(monkeypatch: pytest.MonkeyPatch) -> Read:
+    """As trials.read, without a process of its own, whose start takes seconds; in its place."""
+
+    def read(config: Path) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        monkeypatch.setattr(sys, "argv", ["seq2seq"])  # which `fit` changes
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
+            main(["fit", "--config", str(config), "--print_config"])
+        status = int(end.value.code or 0)
+        return subprocess.CompletedProcess([], status, out.getvalue(), err.getvalue())
+
+    monkeypatch.setattr(trials, "read", read)
+    return read
 
 
 def call(*more: str) -> int:
@@ -200,6 +223,18 @@ def test_a_configuration_without_a_checkpoint_may_be_changed(commands: FakeComma
     assert call("--seeds", "1") == 2
 
 
+@pytest.mark.parametrize("text", ["model: {deep: 3}", "model: {heads: 2}"])
+def test_a_configuration_is_read_as_fit_reads_it(
+    text: str, read_here: Read, tmp_path: Path
+) -> None:
+    (tmp_path / "good.yaml").write_text(text)
+    found, expected = (read(tmp_path / "good.yaml") for read in (READ, read_here))
+    assert (found.returncode == 0) == ("heads: 2" in found.stdout) == ("heads" in text)
+    assert (found.returncode, found.stdout) == (expected.returncode, expected.stdout)
+    assert found.stderr == expected.stderr
+
+
+@pytest.mark.usefixtures("read_here")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -233,7 +268,7 @@ def test_every_configuration_is_read_before_anything_runs(
     assert ("deep" in error) == ("deep" in text)
 
 
-@pytest.mark.usefixtures("commands")
+@pytest.mark.usefixtures("commands", "read_here")
 def test_languages_that_a_configuration_leaves_open_are_those_of_its_origin() -> None:
     save_tiny_model(Path("origin"))  # English to German
     for language, text in (("en", "one\n"), ("de", "eins\n"), ("fr", "un\n")):
