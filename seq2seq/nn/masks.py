@@ -21,16 +21,15 @@ VECTOR = 16
 
 
 class Spans(NamedTuple):
-    """Of joined sentences, queries (M, H, E) and keys (K, H, E): each query sees the keys from a
-    first one to before an end, each key is seen by such queries; both in int32. A vector of no
-    token begins where all end, and ends at 0."""
+    """Who sees whom among joined sentences, queries (M, H, E) and keys (K, H, E), in int32. The
+    span of a vector of no token is empty: it begins where the last sentence ends, and ends at 0."""
 
     firsts: Tensor
-    """(M,)."""
+    """(M,): query m sees the keys firsts[m] .. ends[m] - 1."""
     ends: Tensor
     """(M,)."""
     seen_firsts: Tensor
-    """(K,)."""
+    """(K,): key k is seen by the queries seen_firsts[k] .. seen_ends[k] - 1."""
     seen_ends: Tensor
     """(K,)."""
 
