@@ -61,7 +61,7 @@ def fast_attention(
 ) -> Tensor:
     """The library's fused kernel; one mask broadcasts over heads.
 
-    Kernels disagree about a query without keys, so it looks at all and is then set to zero.
+    Kernels disagree about a query without keys, so it looks at all, and its output is set to zero.
     """
     allowed = may_attend(valid_lens, key.shape[2])[:, None]  # (B, 1, 1 or Q, K)
     blind = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, 1 or Q, 1)
@@ -115,9 +115,9 @@ def form_on(device: torch.device, form: AttentionForm) -> AttentionForm:
 def takes_joined(
     device: torch.device, dtype: torch.dtype, head_dim: int, form: AttentionForm
 ) -> bool:
-    """Whether attention is computed of joined sentences: in the fast form and in half precision, on
-    an NVIDIA GPU since Ampere, where its kernels can be compiled, and of heads that each
-    of these has the shared memory for."""
+    """Whether attention needs no padding, see `joined_attention`: in the fast form and in half
+    precision, on an NVIDIA GPU from Ampere on, where Triton can compile its kernels. Wider heads
+    would take more shared memory than some of these GPUs have."""
     suits = (
         form_on(device, form) == "fast"
         and device.type == "cuda"
@@ -206,7 +206,8 @@ class MultiHeadAttention(nn.Module):
         return self.look(query, rows.split(self.key(key), self.head_dim), valid_lens, rows)
 
     def look(self, query: Tensor, keys: Tensor, valid_lens: Tensor, layout: Layout) -> Tensor:
-        """The weights of `attend`, not of joined sentences: projected keys (B, H, K, E)."""
+        """The weights that `attend` mixes with, without dropout: query (..., D) and projected keys
+        (B, H, K, E), not of joined sentences -> (B, H, Q, K) in fp32."""
         queries = layout.split(self.query(query), self.head_dim)  # (B, H, Q, E)
         heads = queries.shape[1]
         queries, keys = queries.flatten(0, 1), keys.flatten(0, 1)  # (B * H, ., E)
