@@ -13,9 +13,9 @@ from torch import Tensor
 
 from seq2seq.nn.masks import Spans, Visible, may_attend
 
-REST = 64
-"""Most vectors of no token where sentences are joined; of multiples of this a GPU's products are
-fast, and there are fewer sizes to have memory for."""
+MULTIPLE = 64
+"""Joined sentences have a multiple of so many vectors, one at least of no token: a GPU multiplies
+such sizes fast, and there are fewer sizes for which memory is kept."""
 
 
 class Layout(Protocol):
@@ -31,8 +31,8 @@ class Layout(Protocol):
         """What `split` gives -> (..., H * E)."""
 
     def visible(self, valid_lens: Tensor, keys: "Layout") -> Visible:
-        """Lengths or a mask in the way that attention takes them, of queries that lie as said here
-        and keys that lie as `keys` says."""
+        """The lengths, or a mask, as attention takes them where queries lie in this layout and keys
+        in the layout `keys`."""
 
 
 class Padded(NamedTuple):
@@ -65,9 +65,9 @@ class Padded(NamedTuple):
 class Unpadded(NamedTuple):
     """(M, D): the tokens of all sentences one after the other, without padding (Zeng et al. 2022).
 
-    At least one vector more than there are tokens, which belongs to none: padding reads it, and its
-    gradient is zero. M is rounded up, so that batches of about one size have the very same: a CPU
-    makes a kernel for each product of each shape, and a GPU likes multiples of eight.
+    M is above the number of tokens: padding reads a vector that is of no token, and whose gradient
+    is zero. It is rounded up, so that batches of about the same size have the same M: a CPU makes a
+    kernel for each product of each shape, and a GPU likes multiples of eight.
     """
 
     places: Tensor
@@ -77,7 +77,7 @@ class Unpadded(NamedTuple):
     together: Tensor
     """(M, H): the way back, as places in (B, H, N)."""
     real: int
-    """Tokens."""
+    """The number of tokens."""
 
     @classmethod
     def of(cls, lens: Tensor, width: int, tokens: int, heads: int) -> "Unpadded":
@@ -121,15 +121,15 @@ class Joined(NamedTuple):
     places: Tensor
     """(M,): as of `Unpadded`."""
     sentences: Tensor
-    """(M,): whose token each vector is of; B for no token."""
+    """(M,): the sentence that each vector's token is in; B for no token."""
     bounds: Tensor
-    """(B + 1,): where sentences begin, and the last one ends."""
+    """(B + 1,): where each sentence begins, and where the last one ends."""
 
     @classmethod
     def of(cls, lens: Tensor, width: int, tokens: int) -> "Joined":
         """Of rows (B, width), `tokens` no less than the sum of their lengths (B,): no device is
         waited for."""
-        room = (tokens // REST + 1) * REST
+        room = (tokens // MULTIPLE + 1) * MULTIPLE
         places = _places(may_attend(lens, width).flatten(), room)
         bounds = torch.cat([lens.new_zeros(1), lens.cumsum(0)])
         real = torch.arange(room, device=lens.device) < bounds[-1]
@@ -148,21 +148,21 @@ class Joined(NamedTuple):
     def visible(self, valid_lens: Tensor, keys: Layout) -> Visible:
         """The shape of the lengths is all that counts: (B,) are the keys' own, (B, Q) causal."""
         assert isinstance(keys, Joined), "joined queries see joined keys"
-        firsts, ends = keys._where(self.sentences)
-        seen_firsts, seen_ends = self._where(keys.sentences)
+        firsts, ends = keys._bounds_of(self.sentences)
+        seen_firsts, seen_ends = self._bounds_of(keys.sentences)
         if valid_lens.dim() == 2:
             own = torch.arange(len(self.places), device=ends.device)
             ends, seen_firsts = ends.minimum(own + 1), seen_firsts.maximum(own)
         return Spans(firsts.int(), ends.int(), seen_firsts.int(), seen_ends.int())
 
-    def _where(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
-        """Where each of them begins and ends here."""
+    def _bounds_of(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
+        """Where each of these sentences begins here, and where it ends; B ends at 0."""
         ends = torch.cat([self.bounds[1:], self.bounds.new_zeros(1)])
         return self.bounds[sentences], ends[sentences]
 
 
 def room_for(tokens: int) -> int:
-    """More than `tokens`, by at most a sixteenth or, of few, eight: a multiple of eight."""
+    """M of `Unpadded`: a multiple of eight above `tokens`, by at most a sixteenth, or eight."""
     step = 1 << max(3, tokens.bit_length() - 5)
     return (tokens // step + 1) * step
 
@@ -176,9 +176,8 @@ def _places(inside: Tensor, room: int) -> Tensor:
 class _Moved(torch.autograd.Function):
     """x (I, E) at the places `there` (...) -> (J, E); from row `ends` on zeros, if it is given.
 
-    The gradient goes `back` to where it came from, zeros from row `back_ends` on. To add it there,
-    as torch does, would be slow, and in bf16 inexact: no two rows of `there` are the same, but for
-    those whose gradient is zero.
+    Rows that are taken twice have gradients of zero. So the gradient is moved `back`, with zeros
+    from row `back_ends` on, where torch would add it up: slowly, and in bf16 inexactly.
     """
 
     @staticmethod

@@ -21,7 +21,7 @@ from networks import (
 from torch import Tensor
 
 from seq2seq.config import AttentionForm
-from seq2seq.nn.layout import REST, Joined, Layout, Padded, Unpadded, room_for
+from seq2seq.nn.layout import MULTIPLE, Joined, Layout, Padded, Unpadded, room_for
 from seq2seq.nn.masks import Spans
 
 E = 5
@@ -38,7 +38,7 @@ def joined(lens: Tensor, width: int) -> Joined:
 
 def stretched(lens: Tensor, width: int) -> Joined:
     """With room for more tokens than there are."""
-    return Joined.of(lens, width, int(lens.sum()) + 3 * REST)
+    return Joined.of(lens, width, int(lens.sum()) + 3 * MULTIPLE)
 
 
 def inside(lens: Tensor, width: int) -> Tensor:
@@ -56,10 +56,10 @@ def test_tokens_stand_one_after_the_other() -> None:
     assert joined(LENS, S).tokens(ids)[: LENS.sum()].tolist() == expected
 
 
-@pytest.mark.parametrize("tokens", [REST - 1, REST, 4 * REST])
+@pytest.mark.parametrize("tokens", [MULTIPLE - 1, MULTIPLE, 4 * MULTIPLE])
 def test_joined_sentences_leave_room_for_a_rest(tokens: int) -> None:
     layout = joined(torch.tensor([tokens]), tokens)
-    assert 0 < len(layout.places) - tokens <= REST
+    assert 0 < len(layout.places) - tokens <= MULTIPLE
     assert len(layout.places) % 8 == 0
 
 
