@@ -15,12 +15,13 @@ from triton.runtime import driver
 from seq2seq.nn import joined_kernels as kernels
 
 BLOCK, STEP = 64, 32
-"""Queries of a block, and keys that they look at in a step; of keys, too, and queries that look."""
+"""Queries of a block, and keys that they look at in a step; backwards also the keys of a block, and
+the queries of a step that look at them."""
 
 
 @cache
 def triton_runs() -> bool:
-    """Whether Triton can compile what it starts kernels with; if not, it is told why."""
+    """Whether Triton can compile what it starts kernels with; if not, a warning says why."""
     try:
         driver.active.get_current_target()
     except Exception as error:  # of any kind: Triton has none of its own for this
@@ -45,9 +46,11 @@ def joined(
     seeds: Tensor | None,
     rate: float,
 ) -> tuple[Tensor, Tensor]:
-    """-> what queries mix (M, H, E), and log2 of the sums of their weights (H, M).
+    """query (M, H, E), key and value (K, H, E), then `Spans` -> what queries mix (M, H, E), and for
+    the gradient log2 of the sums of exponentials that their weights are divided by (H, M).
 
-    Weights are dropped at this rate where there are seeds (1,).
+    Weights are dropped at this rate where there are seeds (1,). Only the gradient needs the spans
+    of keys, `seen_firsts` and `seen_ends`.
     """
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     queries, heads, _ = query.shape
@@ -85,16 +88,16 @@ def _joined_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     gradient, query = gradient.contiguous(), query.contiguous()
     key, value = key.contiguous(), value.contiguous()
-    shares = torch.empty_like(log_sums)
+    deltas = torch.empty_like(log_sums)
     query_gradient, key_gradient, value_gradient = map(torch.empty_like, (query, key, value))
     sizes, heads = _sizes(query, key, rate, seeds), query.shape[1]
     with torch.cuda.device_of(query):
         kernels.backward_queries[(heads, triton.cdiv(len(query), BLOCK))](
-            query, key, value, output, gradient, query_gradient, log_sums, shares, firsts, ends,
+            query, key, value, output, gradient, query_gradient, log_sums, deltas, firsts, ends,
             seeds, **sizes, ROWS=BLOCK, COLUMNS=STEP,
         )  # fmt: skip
         kernels.backward_keys[(heads, triton.cdiv(len(key), BLOCK))](
-            query, key, value, gradient, key_gradient, value_gradient, log_sums, shares, firsts,
+            query, key, value, gradient, key_gradient, value_gradient, log_sums, deltas, firsts,
             ends, seen_firsts, seen_ends, seeds, **sizes, ROWS=STEP, COLUMNS=BLOCK,
         )  # fmt: skip
     return query_gradient, key_gradient, value_gradient

@@ -5,7 +5,8 @@ the keys from the first sentence's to the last one's, and no sentence has a bloc
 and weights never leave a multiprocessor; the backward pass computes them again.
 
 Vectors are (M, H, E) and lie one after the other; a query sees the keys from its first to before
-its end, and a key is seen likewise. Sums are in fp32, products of what the vectors are in.
+its end, and a key is seen likewise. Sums are in fp32, products of what the vectors are in. Names
+with d_ are gradients of the loss, `gradient` that of the output.
 """
 
 import triton
@@ -43,7 +44,8 @@ def _span(firsts, ends, rows, count):
 
 @triton.jit
 def _kept(seed, head, rows, columns, rate):
-    """1 / (1 - rate) where a weight is kept, else 0: the same in all kernels."""
+    """1 / (1 - rate) where a weight is kept, else 0: the same in all kernels. `columns` count from
+    the first key of a span; draws differ as long as it has no more than 4096."""
     drawn = tl.rand(seed + head, rows * 4096 + columns)
     return tl.where(drawn < rate, 0.0, 1.0 / (1.0 - rate))
 
@@ -54,6 +56,9 @@ def forward(
     HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
+    """softmax(Q K' / sqrt(E)) V of a block of queries, whose keys pass by step by step: sums so far
+    shrink when a higher score comes (Dao 2023, algorithm 1). log_sums, of exponentials, in base 2.
+    """
     head = tl.program_id(0)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     first, end = _span(firsts, ends, rows, queries)
@@ -67,9 +72,9 @@ def forward(
         seen = (columns[None, :] >= first[:, None]) & (columns[None, :] < end[:, None])
         scores = tl.where(seen, tl.dot(q, tl.trans(k)) * (scale * LOG2_E), float("-inf"))
         new = tl.maximum(highest, tl.max(scores, 1))
-        least = tl.where(new == float("-inf"), 0.0, new)
-        weights = tl.exp2(scores - least[:, None])
-        shrunk = tl.exp2(highest - least)
+        shift = tl.where(new == float("-inf"), 0.0, new)
+        weights = tl.exp2(scores - shift[:, None])
+        shrunk = tl.exp2(highest - shift)
         total = total * shrunk + tl.sum(weights, 1)
         if DROPS:
             place = columns[None, :] - first[:, None]
@@ -86,11 +91,13 @@ def forward(
 
 @triton.jit
 def backward_queries(
-    query, key, value, output, gradient, query_gradient, log_sums, shares, firsts, ends, seeds,
+    query, key, value, output, gradient, query_gradient, log_sums, deltas, firsts, ends, seeds,
     queries, keys, scale, rate,
     HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
+    """dQ = dS K / sqrt(E), where dS = P (dP - delta), dP = dO V' and delta are the sums of dO O,
+    which are kept for `backward_keys` (Dao 2023, algorithm 2). P are the weights, S the scores."""
     head = tl.program_id(0)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     first, end = _span(firsts, ends, rows, queries)
@@ -98,9 +105,9 @@ def backward_queries(
     g = _block(gradient, rows, queries, head, HEADS, E, WIDTH)
     o = _block(output, rows, queries, head, HEADS, E, WIDTH)
     log_sum = tl.load(log_sums + head * queries + rows, mask=rows < queries, other=0.0)
-    share = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
-    tl.store(shares + head * queries + rows, share, mask=rows < queries)
-    found = tl.zeros([ROWS, WIDTH], tl.float32)
+    delta = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
+    tl.store(deltas + head * queries + rows, delta, mask=rows < queries)
+    d_query = tl.zeros([ROWS, WIDTH], tl.float32)
     for start in range(tl.min(first), tl.max(end), COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         k = _block(key, columns, keys, head, HEADS, E, WIDTH)
@@ -108,48 +115,49 @@ def backward_queries(
         seen = (columns[None, :] >= first[:, None]) & (columns[None, :] < end[:, None])
         scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E) - log_sum[:, None]
         weights = tl.where(seen, tl.exp2(scores), 0.0)
-        pull = tl.dot(g, tl.trans(v))
+        d_weights = tl.dot(g, tl.trans(v))
         if DROPS:
             place = columns[None, :] - first[:, None]
-            pull *= _kept(tl.load(seeds), head, rows[:, None], place, rate)
-        slope = weights * (pull - share[:, None])
-        found += tl.dot(slope.to(k.dtype), k)
-    _store(query_gradient, rows, queries, head, found * scale, HEADS, E, WIDTH)
+            d_weights *= _kept(tl.load(seeds), head, rows[:, None], place, rate)
+        d_scores = weights * (d_weights - delta[:, None])
+        d_query += tl.dot(d_scores.to(k.dtype), k)
+    _store(query_gradient, rows, queries, head, d_query * scale, HEADS, E, WIDTH)
 
 
 @triton.jit
 def backward_keys(
-    query, key, value, gradient, key_gradient, value_gradient, log_sums, shares, firsts, ends,
+    query, key, value, gradient, key_gradient, value_gradient, log_sums, deltas, firsts, ends,
     seen_firsts, seen_ends, seeds, queries, keys, scale, rate,
     HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
+    """dK = dS' Q / sqrt(E) and dV = P' dO, with the names of `backward_queries`."""
     head = tl.program_id(0)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     by_first, by_end = _span(seen_firsts, seen_ends, columns, keys)
     k = _block(key, columns, keys, head, HEADS, E, WIDTH)
     v = _block(value, columns, keys, head, HEADS, E, WIDTH)
-    of_key = tl.zeros([COLUMNS, WIDTH], tl.float32)
-    of_value = tl.zeros([COLUMNS, WIDTH], tl.float32)
+    d_key = tl.zeros([COLUMNS, WIDTH], tl.float32)
+    d_value = tl.zeros([COLUMNS, WIDTH], tl.float32)
     for start in range(tl.min(by_first), tl.max(by_end), ROWS):
         rows = start + tl.arange(0, ROWS)
         first, end = _span(firsts, ends, rows, queries)
         q = _block(query, rows, queries, head, HEADS, E, WIDTH)
         g = _block(gradient, rows, queries, head, HEADS, E, WIDTH)
         log_sum = tl.load(log_sums + head * queries + rows, mask=rows < queries, other=0.0)
-        share = tl.load(shares + head * queries + rows, mask=rows < queries, other=0.0)
+        delta = tl.load(deltas + head * queries + rows, mask=rows < queries, other=0.0)
         seen = (columns[:, None] >= first[None, :]) & (columns[:, None] < end[None, :])
         scores = tl.dot(k, tl.trans(q)) * (scale * LOG2_E) - log_sum[None, :]
         weights = tl.where(seen, tl.exp2(scores), 0.0)
-        pull = tl.dot(v, tl.trans(g))
+        d_weights = tl.dot(v, tl.trans(g))
         if DROPS:
             place = columns[:, None] - first[None, :]
             kept = _kept(tl.load(seeds), head, rows[None, :], place, rate)
-            pull *= kept
-            of_value += tl.dot((weights * kept).to(g.dtype), g)
+            d_weights *= kept
+            d_value += tl.dot((weights * kept).to(g.dtype), g)
         else:
-            of_value += tl.dot(weights.to(g.dtype), g)
-        slope = weights * (pull - share[None, :])
-        of_key += tl.dot(slope.to(q.dtype), q)
-    _store(key_gradient, columns, keys, head, of_key * scale, HEADS, E, WIDTH)
-    _store(value_gradient, columns, keys, head, of_value, HEADS, E, WIDTH)
+            d_value += tl.dot(weights.to(g.dtype), g)
+        d_scores = weights * (d_weights - delta[None, :])
+        d_key += tl.dot(d_scores.to(q.dtype), q)
+    _store(key_gradient, columns, keys, head, d_key * scale, HEADS, E, WIDTH)
+    _store(value_gradient, columns, keys, head, d_value, HEADS, E, WIDTH)

@@ -192,7 +192,7 @@ def shared_memory(width: int) -> list[int]:
     from seq2seq.nn.joined import BLOCK, STEP
 
     kinds = dict.fromkeys(("firsts", "ends", "seen_firsts", "seen_ends"), "*i32")
-    kinds |= dict.fromkeys(("log_sums", "shares"), "*fp32") | {"seeds": "*i64"}
+    kinds |= dict.fromkeys(("log_sums", "deltas"), "*fp32") | {"seeds": "*i64"}
     kinds |= {"queries": "i32", "keys": "i32", "scale": "fp32", "rate": "fp32"}
 
     def needed(kernel: Any, rows: int, columns: int) -> int:
