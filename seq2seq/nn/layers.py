@@ -22,7 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def lowered(x: Tensor) -> Tensor:
-    """In the type that autocast multiplies in: once, where several products read the same x."""
+    """x in the type that autocast multiplies in: cast once where several products read it."""
     return x.to(product_type(x))
 
 

@@ -31,7 +31,7 @@ class PackedLinear(nn.Module):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and other processes, who lay it out themselves."""
+        """For copies and other processes, which lay it out for themselves."""
         return {**self.__dict__, "blocks": self.blocks.to_dense()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

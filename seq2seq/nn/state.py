@@ -80,7 +80,7 @@ class DecoderState:
     """(B,): source tokens of each sentence."""
     lengths: Tensor
     """(R,): target tokens that each row has decoded; its next position and its valid length. The
-    same for all beams of a sentence: a slot is written again where a beam would lag behind."""
+    same for all beams of a sentence: one that lagged behind would overwrite what others say."""
     ancestors: Tensor
     """(B, W, C): the beam in whose slot each beam's token at a position stands; needs no room where
     W is 1."""

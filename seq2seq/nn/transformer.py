@@ -170,8 +170,8 @@ class Transformer(nn.Module):
             layer.compile(dynamic=True)
 
     def _runnable(self, layers: nn.ModuleList) -> Iterable[Callable[..., Any]]:
-        """Layers that are compiled are so for training; a search, whose shapes they were not
-        compiled for, takes them as they are."""
+        """The layers, compiled in training alone: the shapes of a search are not those that they
+        were compiled for."""
         if self.training or not self.compiled:
             return layers
         return [layer.forward for layer in layers]

@@ -46,8 +46,9 @@ def network_of(
 
 
 def _shapes(path: Path, config: ModelConfig, weights: int) -> dict[str, torch.Size]:
-    """Of all parameters by our names; of layers, which each have some, one more than there are
-    weights is enough. Settings of any size take no memory."""
+    """The shape of each parameter, by our names. Settings of any size take no memory: parameters
+    are on the meta device, and each layer has some, so one layer more than there are weights is
+    enough to miss one."""
     stacks = {name: getattr(config, name) for name in ("encoder_layers", "decoder_layers")}
     enough = {name: min(layers, weights + 1) for name, layers in stacks.items()}
     try:
