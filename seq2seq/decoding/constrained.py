@@ -5,8 +5,8 @@ phrases, since those that hold fewer are always likelier. Here, as in Post and V
 are dealt out anew at each step: what the ones do not need the others get.
 
 A phrase's first token is chosen, those after it are given: neither their probability nor their
-number counts. It says nothing about a translation that its URL is a long or an unlikely one, and
-a mean over all tokens would be the better, the more were said besides.
+number counts. That a URL is long or unlikely says nothing about its translation, and a mean over
+all tokens would favour translations that say more besides.
 """
 
 import math
@@ -32,8 +32,8 @@ class ConstrainedSearch:
 
     A draft goes on with its likeliest tokens, as many as the plain beam is wide, and with all that
     help it to a missing phrase.
-    `limits` should leave room for the phrases. Where nothing complete is found within them, it is
-    the best of what misses least.
+    `limits` should leave room for the phrases. Where nothing complete is found within them, the
+    best of what misses least is given.
     """
 
     def __init__(self, constraints: Sequence[Constraint]) -> None:
@@ -78,7 +78,7 @@ class Draft(NamedTuple):
     """A translation, or a beginning of one."""
 
     beam: int
-    """Which draft of the step before it goes on with."""
+    """Which draft of the step before it continues."""
     tokens: tuple[int, ...]
     """With the end token, if it has ended."""
     chosen: int
@@ -86,8 +86,8 @@ class Draft(NamedTuple):
     score: float
     """Log-probability of those."""
     lost: float
-    """How much higher it were if each of those had been the likeliest. Unlike scores, this
-    compares drafts of which one has more yet to choose."""
+    """How much higher the score would be if each of those had been the likeliest. Unlike scores,
+    this can be compared where one draft has more left to choose than another."""
     state: Any
     standing: Standing
 
@@ -100,7 +100,7 @@ class View(NamedTuple):
     tops: list[list[tuple[int, float]]]
     """Of each draft the likeliest tokens with their log-probabilities, best first."""
     told: list[list[tuple[int, float]]]
-    """Those that it asked about."""
+    """Of each draft those that it asked about."""
 
 
 def views_of(log_probs: Tensor, count: int, asked: Sequence[Sequence[Sequence[int]]]) -> list[View]:
@@ -167,7 +167,8 @@ class SentenceSearch:
         self.drafts = [] if self._is_settled(going) else dealt(going, self.width, self.limit)
 
     def _grow(self, beam: int, view: View) -> Iterator[Draft]:
-        """What one draft may become."""
+        """What one draft may become: with its likeliest tokens, until `config.beam` of them neither
+        end it nor write a phrase once too often, then with what it asked about."""
         draft, tops, seen, fitting = self.drafts[beam], view.tops[beam], set[int](), 0
         for token, gained in chain(tops, by_likelihood(view.log_probs[beam])):
             if not gained > -math.inf:
@@ -227,11 +228,12 @@ def by_likelihood(log_probs: Tensor) -> Iterator[tuple[int, float]]:
 
 
 def dealt(drafts: Sequence[Draft], slots: int, limit: int) -> list[Draft]:
-    """Those that go on, as many as there are slots.
+    """The drafts that go on, as many as there are slots.
 
-    The slots are dealt in turn to the drafts that miss no phrase, to those that miss one, and so
-    on; and among each of these, in turn, to those between phrases and to those inside of each one,
-    the one whose chosen tokens are likeliest on average first. The late ones get what is left.
+    Slots are dealt in rounds: one to the drafts that miss no phrase, one to those that miss one,
+    and so on. Drafts that miss equally many take turns: the best between phrases, the best inside
+    of each phrase, then the second best of each. The best is the one whose chosen tokens are
+    likeliest on average. Late drafts, see `is_late`, get the slots that are left.
     """
     banks: dict[tuple[bool, int], dict[int | None, list[Draft]]] = defaultdict(
         lambda: defaultdict(list)

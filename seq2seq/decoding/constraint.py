@@ -5,19 +5,19 @@ from typing import Any, Protocol
 
 
 class Standing(Protocol):
-    """How a translation stands that ends here."""
+    """What a translation that ends here holds, and what it misses."""
 
     @property
     def missing(self) -> int:
-        """Phrases that are still to come, each as often as that."""
+        """Phrases that are still to come; one counts as often as it is missing."""
 
     @property
     def rest(self) -> int:
-        """Tokens that would do for them."""
+        """Tokens that would write them, without those of a beginning at the end."""
 
     @property
     def inside(self) -> int | None:
-        """Which of them it ends in the middle of, if any."""
+        """Which phrase it ends in the middle of, if any."""
 
     @property
     def over(self) -> bool:
