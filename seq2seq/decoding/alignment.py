@@ -23,8 +23,8 @@ def align(weights: Tensor, src_words: Sequence[int], tgt_words: Sequence[int]) -
     """weights (L, H, T, S), and the word of each of the S and T subwords, -1 for those of none,
     such as the end tokens -> a link for each target word, none if the source has no words.
 
-    A target word goes with the source word that any subword of the one looks at most in any subword
-    of the other.
+    A target word is linked to the source word that holds the largest of all weights between its
+    own subwords and those of a source word.
     """
     nowhere = torch.tensor(src_words, device=weights.device) < 0  # (S,)
     strongest, places = looks(weights).masked_fill(nowhere, -1.0).max(dim=1)  # (T,)

@@ -40,10 +40,10 @@ def likeliest(scores: Tensor, log_probs: Tensor, count: int) -> Continuations:
 
 
 def _promising(scores: Tensor, log_probs: Tensor, count: int) -> Tensor:
-    """-> (B, M): places among W * V of which no other can be among the `count` best.
+    """-> (B, M): places among W * V that hold the `count` best.
 
-    A place stands in one of the `count` blocks with the largest maxima, or has as many places that
-    are as good in other blocks. The rest of a vocabulary that blocks do not cover is all there.
+    They are the `count` blocks with the largest maxima, since these maxima alone are `count` places
+    that no other block exceeds, and the end of the vocabulary, which no block covers.
     """
     width, vocab_size = log_probs.shape[1:]
     blocks = vocab_size // BLOCK

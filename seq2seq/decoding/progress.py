@@ -15,7 +15,7 @@ from seq2seq.decoding.search import Hypothesis
 
 
 class Progress:
-    """Of a search, whose tensors have a row for each sentence that goes on, B by now."""
+    """Of one search, whose tensors have a row for each sentence that still goes on: B of them."""
 
     def __init__(self, limits: Tensor, enough: int | None = None) -> None:
         """limits: how many tokens each may have, the end token counted. A sentence is done when it
@@ -23,7 +23,7 @@ class Progress:
         self.limits: list[int] = limits.tolist()
         self.enough = enough
         self.numbers = list(range(len(limits)))
-        """Of each row the sentence, counted in the batch."""
+        """The sentence of each row, by its place in the batch."""
         self.alive = torch.arange(len(limits), device=limits.device)
         """(B,): the same on the device."""
         self._counts = [0] * len(limits)
@@ -55,7 +55,7 @@ class Progress:
 
         totals (B, C), log-probabilities of C candidates, -inf for those that have not ended; going
         (B,), whether the sentence could go on; prefixes (B, W, t), and beams (B, C or more), which
-        of them each candidate continues -> of each row from now on, which of the rows before it is
+        of them each candidate continues -> for each row from now on, which row it was before
         """
         told = torch.cat([totals, going[:, None]], dim=1).tolist()  # here it waits
         ended = [
@@ -92,9 +92,9 @@ class Progress:
 
 
 def moved_up(still: Sequence[bool]) -> list[int]:
-    """Of rows, of which N are still open -> N indices of these, so that few change their place.
+    """Which rows are still open -> the N open rows, so ordered that few change their place.
 
-    The first N stay where they are; where one of them is closed, one of the others moves up.
+    The first N stay where they are; where one of them is closed, one from behind moves up.
     """
     count = sum(still)
     others = (row for row in range(count, len(still)) if still[row])
