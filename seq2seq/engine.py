@@ -4,7 +4,7 @@ The native one, over our own network, is here; engines of other libraries are ob
 hands to a Translator.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -23,7 +23,7 @@ from seq2seq.decoding.rerank import find_and_rerank
 from seq2seq.decoding.rules import rules_for
 from seq2seq.decoding.sample import Sampler
 from seq2seq.decoding.search import Hypothesis, Search, Stepper
-from seq2seq.errors import ConfigError, SentenceError
+from seq2seq.errors import ConfigError
 from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
 
@@ -83,30 +83,6 @@ def searches_beside_caller(device: torch.device) -> int:
     in both teams: on two cores a product of 320 x 128 and 128 x 128 takes 142 us instead of 63.
     """
     return 0 if device.type == "cpu" else 1
-
-
-def check_length(
-    ids: Sequence[int], what: str, longest: int | None, bound: str = "this model's positions end at"
-) -> None:
-    """Raise SentenceError for what has more than `longest` subwords, the end token counted."""
-    if longest is not None and len(ids) >= longest:
-        raise SentenceError(
-            f"{what} has {len(ids) + 1} subwords, the end token counted, but {bound} {longest}; "
-            f"shorten or split it."
-        )
-
-
-def check_list(name: str, texts: Iterable[object]) -> None:
-    """Raise SentenceError for a single str, whose letters would be taken for texts."""
-    if isinstance(texts, str):
-        raise SentenceError(f"{name}={texts!r} is one str; give a list of {name}.")
-
-
-def check_type(name: str, given: object, *kinds: type) -> None:
-    """Raise SentenceError for what is of none of these types."""
-    if not isinstance(given, kinds):
-        wanted = " or a ".join(kind.__name__ for kind in kinds)
-        raise SentenceError(f"{name} is of type {type(given).__name__}; give a {wanted}.")
 
 
 def search(

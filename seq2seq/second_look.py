@@ -15,10 +15,11 @@ from torch import Tensor
 from seq2seq.config import EOS_ID
 from seq2seq.data.batch import Ids, batches
 from seq2seq.decoding.alignment import Links, align
-from seq2seq.engine import Engine, asked, check_length, check_list, check_type
+from seq2seq.engine import Engine, asked
 from seq2seq.errors import SentenceError
 from seq2seq.memory import attempt
 from seq2seq.pipeline import CallersThread, InFlight, OwnThreads, with_autocast_of_caller
+from seq2seq.sentence import check_length, check_list, check_type
 from seq2seq.text.normalize import shortened
 from seq2seq.text.subwords import Subwords
 from seq2seq.translation import BLANK, Translation

@@ -15,7 +15,7 @@ from seq2seq.config import RERANK_WEIGHT, UNK_ID, AttentionForm, SearchConfig, a
 from seq2seq.decoding.alignment import Links
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
-from seq2seq.engine import Engine, NativeEngine, check_length, check_list, check_type
+from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
 from seq2seq.nn.attention import expect_new_shapes
@@ -23,7 +23,7 @@ from seq2seq.nn.packed import pack
 from seq2seq.noisy_channel import NoisyChannelEngine
 from seq2seq.pipeline import Line, Pipeline, searchers
 from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
-from seq2seq.sentence import Sentence, TooLong
+from seq2seq.sentence import Sentence, TooLong, check_length, check_list, check_type
 from seq2seq.text.normalize import clean
 from seq2seq.text.pieces import join, split
 from seq2seq.text.subwords import Subwords
