@@ -234,17 +234,17 @@ class NativeEngine:
         the end token last, in fp32: what a search adds up."""
         batch = self._pairs(src, tgt)
         with torch.inference_mode():
-            each = torch.stack([forced(network, batch) for network in self.networks])  # (M, B, T)
+            found = torch.stack([forced_log_probs(n, batch) for n in self.networks])  # (M, B, T)
             never = torch.isin(batch.tgt_out, batch.tgt_out.new_tensor(NEVER_SAID))
-            rows = mean_of_probabilities(each).masked_fill(never, -torch.inf).cpu()  # (B, T)
+            rows = mean_of_probabilities(found).masked_fill(never, -torch.inf).cpu()  # (B, T)
         return [row[:t] for row, t in zip(rows, batch.tgt_lens.tolist(), strict=True)]
 
     def _pairs(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Batch:
         return make_batch(src, tgt, self.network.config.start_id).to(self._device)
 
 
-def forced(network: Transformer, batch: Batch) -> Tensor:
-    """Log-probabilities (B, T) of each token of `tgt_out`, in fp32."""
+def forced_log_probs(network: Transformer, batch: Batch) -> Tensor:
+    """Log-probabilities (B, T) of each token of `tgt_out`, given those before it, in fp32."""
     found = []
     hidden = network(*batch[:3]).flatten(0, 1)  # (B * T, D)
     said = batch.tgt_out.flatten()  # (B * T,)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seq2seq.config import PAD_ID, ModelConfig
 from seq2seq.data.batch import make_batch
-from seq2seq.engine import forced
+from seq2seq.engine import forced_log_probs
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop import huggingface_source, sources
 from seq2seq.interop.ctranslate2 import obstacles, specification
@@ -62,7 +62,7 @@ def assert_scores_alike(folder: Path, saved: SavedModel, ends: tuple[str, ...] =
     )
     batch = make_batch(src, tgt, saved.network.config.start_id)
     with torch.no_grad():
-        rows = forced(saved.network, batch)
+        rows = forced_log_probs(saved.network, batch)
     for row, length, each in zip(rows, batch.tgt_lens, expected, strict=True):
         assert row[:length].tolist() == pytest.approx(each, abs=1e-4)
 
