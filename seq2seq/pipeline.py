@@ -66,7 +66,7 @@ class Piece(NamedTuple):
 
 
 class CallersThread(Executor):
-    """Does at once, and where it is told, what it is told to do; errors are the caller's."""
+    """Runs what is submitted at once, in the thread that submits it, which gets its errors, too."""
 
     parallel = 0
 
@@ -91,8 +91,8 @@ def searchers(parallel: int) -> CallersThread | OwnThreads:
 
 
 class InFlight(Generic[Answer]):
-    """What a pool is asked, answered in order: each of its threads has a question that it works on
-    and one that comes next. At the end what has not begun is dropped, and the rest waited for."""
+    """What a pool is asked, answered in order: for each of its threads one question at work and one
+    that comes next. At the end what has not begun is dropped, and the rest waited for."""
 
     def __init__(self, pool: CallersThread | OwnThreads) -> None:
         self._pool = pool
@@ -156,7 +156,7 @@ class Pipeline:
             raise error
 
     def _budget(self, lengths: Sequence[int]) -> int:
-        """Source tokens of a batch, so that all who search have as much to do."""
+        """Padded source tokens of a batch such that all threads of the pool have as much to do."""
         total = sum(lengths)
         count = round_up(max(1, -(-total // self.batch_tokens)), max(1, self.pool.parallel))
         even = -(-total // count) + max(lengths, default=0)  # batches end between sentences
@@ -190,7 +190,7 @@ class Pipeline:
 
 
 def padded_tokens(part: Sequence[Piece]) -> int:
-    """Source tokens of a batch."""
+    """Source tokens of a batch, padding counted."""
     return len(part) * max(piece.length for piece in part)
 
 

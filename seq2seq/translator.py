@@ -95,9 +95,9 @@ class Translator:
         the other direction has a say, of this weight (see `NoisyChannelEngine`).
 
         Half precisions (bf16, fp16) are faster where the device multiplies in them; which
-        translation is found may then depend on the sentences beside it. They, not autocast, decide
-        in which type large matrices multiply. Another library as
-        `engine` ("ctranslate2") takes folders that were exported to it, too.
+        translation is found may then depend on the sentences beside it. The precision, not
+        autocast, decides in which type large matrices multiply. Another library as `engine`
+        ("ctranslate2") takes folders that were exported to it, too.
         """
         one_of("precision", precision, PRECISIONS)
         if isinstance(ensemble, str | Path):
