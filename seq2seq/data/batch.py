@@ -30,14 +30,23 @@ class Batch(NamedTuple):
     tokens: int
     """Sum of tgt_lens, likewise."""
 
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The batch without its numbers of tokens."""
+        return self[:5]
+
     def to(self, device: torch.device) -> "Batch":
         """The same on this device; what is in pinned memory is not waited for."""
         at_once = device.type == "cuda"
-        return self.each(lambda x: x.to(device, non_blocking=at_once), self.src_tokens, self.tokens)
+        return self.map_tensors(
+            lambda x: x.to(device, non_blocking=at_once), self.src_tokens, self.tokens
+        )
 
-    def each(self, change: Callable[[Tensor], Tensor], src_tokens: int, tokens: int) -> "Batch":
-        """What this makes of each tensor, with so many tokens then."""
-        src, src_lens, tgt_in, tgt_out, tgt_lens = map(change, self[:5])
+    def map_tensors(
+        self, change: Callable[[Tensor], Tensor], src_tokens: int, tokens: int
+    ) -> "Batch":
+        """The batch with each tensor changed, and the numbers of tokens that it has then."""
+        src, src_lens, tgt_in, tgt_out, tgt_lens = map(change, self.tensors)
         return Batch(src, src_lens, tgt_in, tgt_out, tgt_lens, src_tokens, tokens)
 
 
@@ -58,7 +67,7 @@ def uniform(rows: int, src: int, tgt: int) -> Batch:
 
 def twice(batch: Batch) -> Batch:
     """All rows, and all of them once more."""
-    return batch.each(lambda x: torch.cat([x, x]), 2 * batch.src_tokens, 2 * batch.tokens)
+    return batch.map_tensors(lambda x: torch.cat([x, x]), 2 * batch.src_tokens, 2 * batch.tokens)
 
 
 def with_other_sources(batch: Batch) -> Batch:

@@ -18,25 +18,28 @@ class Parcel(NamedTuple):
 
     content: Tensor
     shapes: list[list[tuple[list[Shape], int, int]]]
-    """Of each batch, of each part, those of its tensors, and its numbers of tokens."""
+    """For each batch, for each part of it: the shapes of its tensors, and its numbers of tokens."""
 
     @classmethod
     def of(cls, batches: Sequence[Sequence[Batch]]) -> "Parcel":
         """What `batches` gives back."""
         parts = [part for batch in batches for part in batch]
-        content = torch.cat([each.flatten() for part in parts for each in part[:5]])
+        content = torch.cat([each.flatten() for part in parts for each in part.tensors])
         shapes = [
-            [([tuple(each.shape) for each in part[:5]], *part[5:]) for part in batch]
+            [
+                ([tuple(x.shape) for x in part.tensors], part.src_tokens, part.tokens)
+                for part in batch
+            ]
             for batch in batches
         ]
         return cls(content, shapes)
 
     def batches(self) -> Iterator[list[Batch]]:
         """Each in its parts, which share this one's memory."""
-        shapes = (each for batch in self.shapes for part, *_ in batch for each in part)
-        tensors = iter(self.content.split([math.prod(each) for each in shapes]))
+        sizes = [math.prod(x) for batch in self.shapes for shapes, *_ in batch for x in shapes]
+        tensors = iter(self.content.split(sizes))
         for batch in self.shapes:
             yield [
-                Batch._make([*(next(tensors).view(each) for each in shapes), *tokens])
+                Batch._make([*(next(tensors).view(shape) for shape in shapes), *tokens])
                 for shapes, *tokens in batch
             ]

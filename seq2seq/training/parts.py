@@ -91,8 +91,8 @@ def halves(part: Batch) -> tuple[Batch, Batch]:
     """The first half of the rows, and the others."""
     middle = (len(part.src) + 1) // 2
     src, tgt = (int(lens[:middle].sum()) for lens in (part.src_lens, part.tgt_lens))
-    first = part.each(lambda x: x[:middle], src, tgt)
-    return first, part.each(lambda x: x[middle:], part.src_tokens - src, part.tokens - tgt)
+    first = part.map_tensors(lambda x: x[:middle], src, tgt)
+    return first, part.map_tensors(lambda x: x[middle:], part.src_tokens - src, part.tokens - tgt)
 
 
 def learn_whole(

@@ -80,7 +80,7 @@ class Recorded:
         if key not in self._recordings:
             return None
         own, replay, loss = self._recordings[key]
-        for there, new in zip(own[:5], batch[:5], strict=True):
+        for there, new in zip(own.tensors, batch.tensors, strict=True):
             there.copy_(new)
         replay()
         return loss.clone()
@@ -92,7 +92,7 @@ class Recorded:
         return there
 
     def _recording(self, batch: Batch) -> tuple[Batch, Replay, Tensor]:
-        own = batch.each(torch.clone, batch.src_tokens, batch.tokens)
+        own = batch.map_tensors(torch.clone, batch.src_tokens, batch.tokens)
         loss = torch.zeros((), device=batch.src.device)
         return own, self._record(lambda: loss.copy_(self._work(own))), loss
 
