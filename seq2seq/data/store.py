@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from io import BufferedReader
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import cast
 
@@ -107,23 +107,21 @@ def store_of(
 def write_store(pairs: Iterable[Pair], folder: Path) -> None:
     """Write a new store's folder."""
     folder.mkdir()
-    ends = [0, 0]
+    written = [0, 0]  # bytes of each side
     with ExitStack() as stack:
         texts, positions = (
             [stack.enter_context((folder / f"{side}.{kind}").open("wb")) for side in SIDES]
             for kind in ("text", "positions")
         )
         for file in positions:
-            file.write(bytes(8))
+            file.write(bytes(8))  # the first sentence begins at 0, each other one where one ends
         for chunk in _chunks(pairs):
             for side in range(2):
                 sentences = [pair[side].encode("utf-8") for pair in chunk]
-                starts = array("q")
-                for sentence in sentences:
-                    ends[side] += len(sentence)
-                    starts.append(ends[side])
+                ends = array("q", accumulate(map(len, sentences), initial=written[side]))
                 texts[side].write(b"".join(sentences))
-                positions[side].write(starts.tobytes())
+                positions[side].write(ends[1:].tobytes())
+                written[side] = ends[-1]
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
