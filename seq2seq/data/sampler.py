@@ -87,9 +87,9 @@ class TokenBatchSampler:
             order = self._random(epoch).permutation(order)
         ends = self._counts[order].cumsum() // self.world
         for place in range(int(np.searchsorted(ends, start, side="right")), len(order)):
-            skipped = max(0, start - int(ends[place - 1]) if place else start)
+            before = int(ends[place - 1]) if place else 0
             plan = self.plan(epoch, int(order[place]))
-            for indices in plan[self.rank :: self.world][skipped:]:
+            for indices in plan[self.rank :: self.world][max(0, start - before) :]:
                 yield Draw(self.corpus, epoch, indices.tolist())
 
     def plan(self, epoch: int, block: int) -> list[Indices]:
