@@ -16,7 +16,7 @@ Shares = NDArray[np.int64]
 class Mixture(Sampler[list[Draw]]):
     """What is drawn from all corpora, in one order, epoch after epoch; each draw from one corpus.
 
-    corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
+    Corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
     none, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every
     pair comes once an epoch, above it small corpora come more often. An epoch has as many batches
     as all corpora together, up to rounding to whole steps of `accumulated` batches. Each corpus
@@ -37,7 +37,7 @@ class Mixture(Sampler[list[Draw]]):
         self.samplers, self.accumulated = samplers, accumulated
         self.together, self.seed = together, seed
         self.epoch = 0
-        """The first one."""
+        """The first epoch."""
         self.start = 0
         """Batches of it that are skipped, after a resume; a multiple of `together`."""
         self.limit: int | None = None
@@ -56,14 +56,14 @@ class Mixture(Sampler[list[Draw]]):
         return len(self) if self.limit is None else min(len(self), self.limit)
 
     def place(self, batches: int, end: int) -> int:
-        """Where an epoch goes on of which so many batches were seen when it had `end`: after as
-        large a share of it, and whole steps."""
+        """Where to go on in an epoch of which so many `batches` of `end` were seen: after the same
+        share of it as it is now, rounded to whole steps."""
         step = self.accumulated
         return step * min(round(batches * self.end / (end * step)), (self.end - 1) // step)
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        """Without end: who asks early for what comes next does not wait where an epoch begins.
-        `together` of them at a time, where an epoch ends fewer."""
+        """The draws of all epochs without end, `together` at a time, fewer where an epoch ends:
+        who asks ahead does not wait where the next one begins."""
         start = self.start
         for epoch in count(self.epoch):
             draws = islice(self.batches(epoch, start), self.end - start)
