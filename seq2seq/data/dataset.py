@@ -17,37 +17,37 @@ from seq2seq.text.subwords import Subwords
 
 EncodedPair = tuple[Ids, Ids]
 EXCESS = 1.5
-"""Of its budget, that a batch of sampled subwords may take before it is cut: two parts cost a sixth
-more time than one with more padding (docs/results.md)."""
+"""Times its budget that a batch of sampled subwords may take before it is cut: two parts cost a
+sixth more time than one with more padding (docs/results.md)."""
 POOL = 1 << 17
 """Tokens of sampled subwords, on the longer side, that are sorted together: half a second of one
 core, and 3 MB."""
 
 
 def most_tokens(batch_tokens: int, sampling: SubwordSampling) -> int:
-    """Of a part of a training batch on its longer side, padding counted."""
+    """Most tokens of a part of a training batch on its longer side, padding counted."""
     return batch_tokens if sampling == SubwordSampling() else int(EXCESS * batch_tokens)
 
 
 def most_pairs(batch_tokens: int) -> int:
-    """Of a batch where no setting says, however short they are."""
+    """Most pairs of a batch where no setting says, however short they are."""
     return max(1024, batch_tokens // 4)
 
 
 def batches_together(batch_tokens: int, sampling: SubwordSampling) -> int:
-    """Of how many draws the pairs are shared out anew, see `TrainingBatches`."""
+    """How many draws have their pairs shared out anew together, see `TrainingBatches`."""
     return 1 if sampling == SubwordSampling() else max(1, POOL // batch_tokens)
 
 
 class TrainingBatches(Dataset[Parcel]):
     """dataset[draws] -> as many batches, each in parts of `most_tokens` at most.
 
-    There is one draw and one part, but where subwords are sampled (Kudo 2018; Provilkov et al.
-    2020): sentences come out in other lengths than they were planned with. So the pairs of many
-    draws are sorted by what came out, and shared out anew among as many batches of like size, no
-    one of more than `batch_pairs`. What exceeds `batch_tokens` by more than half is cut into its
-    shorter and its longer sentences, again and again. The segmentation of a sentence follows from
-    (seed, corpus, epoch, index).
+    Usually one draw makes one batch of one part. Where subwords are sampled (Kudo 2018; Provilkov
+    et al. 2020), sentences come out in other lengths than they were planned with. So the pairs of
+    many draws are sorted by those lengths, and shared out anew among as many batches of like size,
+    none of more than `batch_pairs`. A batch that exceeds `batch_tokens` by more than half is cut
+    into its shorter and its longer sentences, until no part does. The segmentation of a sentence
+    follows from (seed, corpus, epoch, index).
     """
 
     def __init__(
@@ -95,12 +95,13 @@ class TrainingBatches(Dataset[Parcel]):
     def _shared_out(
         self, pairs: Sequence[EncodedPair], number: int
     ) -> Iterator[Sequence[EncodedPair]]:
-        """Neighbours, so that the longer sides of each batch add up to as much."""
+        """The sorted pairs, cut into batches whose longer sides add up to about the same."""
         sums = list(accumulate(_longer(pair) for pair in pairs))
         begin = done = 0
         for others in range(number - 1, -1, -1):
             end = bisect(sums, done + (sums[-1] - done) / (others + 1))
-            # The shortest come first: at least as many as each of the others gets on average.
+            # The shortest come first: this batch gets no fewer pairs than the others on average, so
+            # they can hold the rest. One is left for each of them.
             end = min(end, begin + self.batch_pairs, len(pairs) - others)
             yield pairs[begin:end]
             begin, done = end, sums[end - 1]
