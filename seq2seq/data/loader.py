@@ -32,8 +32,9 @@ class ResumableLoader(DataLoader[Parcel]):
     seen = 0
     """Batches of this epoch that were handed out."""
     _begun = False
+    """Whether batches were asked for since this loader was made or restored."""
     _rest: Iterator[list[Batch]] = iter(())
-    """Batches that came together with the last ones."""
+    """What is left of the last parcel."""
 
     def __init__(
         self,
@@ -56,9 +57,9 @@ class ResumableLoader(DataLoader[Parcel]):
     def __iter__(self) -> Iterator[list[Batch]]:  # type: ignore[override]
         if self._at_end:
             self.epoch, self.seen = self.epoch + 1, 0
-        elif self._begun:
+        elif self._begun:  # and left in the middle: the epoch starts over
             self.seen, self._iterator = 0, None
-        # Lightning ends the workers of an iterator that it finds under this name, and forgets it.
+        # Under this name Lightning finds the iterator, ends its workers, and sets it to None.
         if self._iterator is None:
             skipped = self.seen % self.sampler.together
             self.sampler.epoch, self.sampler.start = self.epoch, self.seen - skipped
@@ -85,7 +86,7 @@ class ResumableLoader(DataLoader[Parcel]):
         return {"epoch": self.epoch + ended, "batches": 0 if ended else self.seen, "end": end}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """An epoch may have other batches now."""
+        """Go on where the state says, or at the same share of an epoch of another size."""
         end = state.get("end", self.sampler.end)  # older ones have none
         self.epoch, self.seen = state["epoch"], self.sampler.place(state["batches"], end)
         self._begun, self._iterator = False, None
