@@ -11,7 +11,7 @@ from seq2seq.nn.attention import takes_joined
 from seq2seq.nn.layers import product_type
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import MAX_LENGTH
-from seq2seq.training.loss import cross_entropy_sum, sliced, token_logits
+from seq2seq.training.loss import cross_entropy_sum, slice_loss, token_logits
 from seq2seq.training.parts import Parts, learn_whole
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.recorded import CudaGraphs, Recorded, shaped
@@ -38,7 +38,7 @@ class Learner:
         self.recorded: Recorded | None = None
         self._gradients: list[Tensor] = []
         """Where recorded steps add them, for each of `parameters`."""
-        self._sliced = torch.compile(sliced, dynamic=True) if recipe.compile else None
+        self._slice_loss = torch.compile(slice_loss, dynamic=True) if recipe.compile else None
 
     @property
     def can_record(self) -> bool:
@@ -100,7 +100,7 @@ class Learner:
         logits, said = token_logits(self.network, twice(batch) if recipe.r_drop else batch)
         wanted = said[: batch.tokens]  # (N,)
         rates = recipe.label_smoothing, recipe.r_drop
-        loss = cross_entropy_sum(logits, wanted, *rates, self.unit, self._sliced)
+        loss = cross_entropy_sum(logits, wanted, *rates, self.unit, self._slice_loss)
         if self.recorded is None:
             return loss
         more = batch.tokens - batch.tgt_lens.sum()  # than there are: all subwords are as likely

@@ -19,9 +19,9 @@ SLICE = {"cpu": 2**20, "cuda": 2**27}
 
 
 def token_logits(network: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Logits (M, V) of each token, those before it given, and what it is (M,); no padding.
+    """Logits (M, V) of each target token, given those before it, and its id (M,); no padding.
 
-    Where the batch says of more tokens than there are, logits of those are zeros.
+    Where the batch counts more tokens than it has, see `recorded.shaped`, their logits are zeros.
     """
     src, tgt = _without_padding(network, batch)
     hidden = network(batch.src, batch.src_lens, batch.tgt_in, src, tgt)  # (M, D)
@@ -96,7 +96,7 @@ class _SlicedLoss(torch.autograd.Function):
         total = logits.new_zeros((), dtype=torch.float32)
         on, off = 1 - label_smoothing, label_smoothing / vocab  # q is off everywhere, plus on
         scale = 1.0 if logits.dtype == torch.float16 else share  # of the gradient, for now
-        lowest = torch.full_like(total, -off * scale)
+        minus_off = torch.full_like(total, -off * scale)
         widens = logits.device.type != "cpu"  # kernels of a GPU convert what they read
         for part, tokens in zip(real.split(size, dim=1), wanted.split(size), strict=True):
             gold = tokens.expand(passes, -1)[..., None]  # (P, size, 1)
@@ -105,20 +105,21 @@ class _SlicedLoss(torch.autograd.Function):
                 continue
             own = part if widens and not r_drop else part.float()  # (P, size, V)
             p = own.softmax(dim=-1, dtype=torch.float32)
+            # log p = logit - log_sum, so the likeliest subword tells log_sum.
             highest = p.amax(dim=-1, keepdim=True)
             log_sum = own.amax(dim=-1, keepdim=True) - highest.log()  # (P, size, 1)
             loss = log_sum - on * own.gather(-1, gold).float()
             loss -= off * own.sum(dim=-1, keepdim=True, dtype=torch.float32)
-            apart = None
+            distance_gradient = None
             if r_drop:
-                distance, apart = _disagreement(p, own.sub_(log_sum))
+                distance, distance_gradient = _disagreement(p, own.sub_(log_sum))
                 loss = loss + r_drop / 4 * distance
             total += loss.sum()
             if ctx.needs_input_grad[0]:
                 p.scatter_add_(-1, gold, torch.full_like(loss, -on))
-                if apart is not None:
-                    p.add_(apart, alpha=r_drop / 2)
-                torch.add(lowest, p, alpha=scale, out=part)
+                if distance_gradient is not None:
+                    p.add_(distance_gradient, alpha=r_drop / 2)
+                torch.add(minus_off, p, alpha=scale, out=part)
         if ctx.needs_input_grad[0]:
             logits[count:] = 0
         ctx.gradient, ctx.factor = logits, share / scale
@@ -139,12 +140,12 @@ class _SlicedLoss(torch.autograd.Function):
         return own, None, None, None, None, None
 
 
-def sliced(part: Tensor, gold: Tensor, on: float, off: float, scale: float) -> Tensor:
-    """The loss of a slice, and its gradient in its place: to be compiled, which reads the logits
-    three times and writes them once. part (1, n, V), gold (1, n, 1) -> scalar
+def slice_loss(part: Tensor, gold: Tensor, on: float, off: float, scale: float) -> Tensor:
+    """The loss of a slice, whose gradient takes the place of its logits: part (1, n, V), gold
+    (1, n, 1) -> scalar. To be compiled: it then reads the logits three times and writes them once.
 
-    Numbers are multiplied or added: torch.where of them, compiled by torch 2.13, has those that it
-    had first, even those of an earlier process."""
+    `on`, `off` and `scale` are multiplied or added: a torch.where of them, compiled by torch 2.13,
+    would keep the numbers of its first call, even of one in an earlier process."""
     own = part.float()
     highest = own.amax(dim=-1, keepdim=True)
     shares = (own - highest).exp()

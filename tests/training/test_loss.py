@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from seq2seq.training.loss import SLICE, Fused, cross_entropy_sum, sliced
+from seq2seq.training.loss import SLICE, Fused, cross_entropy_sum, slice_loss
 
 N, V = 8, 7
 WANTED = torch.tensor([4, 5, 6, 1, 3, 6, 3, 0])
@@ -69,17 +69,17 @@ def test_a_fused_loss_is_the_same_and_changes_logits_for_a_gradient_only(
     monkeypatch: pytest.MonkeyPatch, rows: int, dtype: torch.dtype
 ) -> None:
     monkeypatch.setitem(SLICE, "cpu", rows * V)
-    check_fused(sliced, 0.1, 8, dtype)
+    check_fused(slice_loss, 0.1, 8, dtype)
     logits = torch.randn(N, V).to(dtype)
     before = logits.clone()
-    cross_entropy_sum(logits, WANTED, fused=sliced)
+    cross_entropy_sum(logits, WANTED, fused=slice_loss)
     assert torch.equal(logits, before)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch's own compiler
 def test_a_compiled_loss_has_the_smoothing_of_each_call() -> None:
-    compiled = torch.compile(sliced, dynamic=True)
+    compiled = torch.compile(slice_loss, dynamic=True)
     for smoothing, unit in ((0.1, 8), (0.0, 8), (0.3, 4096)):
         check_fused(compiled, smoothing, unit, torch.float32)
 
@@ -132,7 +132,7 @@ def test_the_gradient_is_there_once() -> None:
         loss.backward()
 
 
-@pytest.mark.parametrize("fused", [None, sliced])
+@pytest.mark.parametrize("fused", [None, slice_loss])
 @pytest.mark.parametrize("rows", [1, 100])
 def test_r_drop_equals_its_definition_in_value_and_gradient(
     monkeypatch: pytest.MonkeyPatch, rows: int, fused: Fused | None
