@@ -42,10 +42,11 @@ class Learner:
 
     @property
     def can_record(self) -> bool:
-        """Whether what is learned can be recorded: of joined sentences, without a loss scale.
+        """Whether steps can be recorded: those of joined sentences, without a loss scale.
 
-        R-Drop's two passes leave no room for more tokens than there are, an output bias would learn
-        from those, and torch's detection of anomalies waits for the device.
+        Recorded batches count more tokens than they have, see `recorded.shaped`: R-Drop's two
+        passes have no room for those, and an output bias would learn from them. torch's detection
+        of anomalies waits for the device, which a recording may not.
         """
         config, weight = self.network.config, self.network.output.weight
         dtype = product_type(weight)
@@ -78,16 +79,16 @@ class Learner:
             self.recorded = None
             self._gradients.clear()
         if self.recorded is None:
-            return self.anew(parts)
+            return self.learn_unrecorded(parts)
         losses = []
         for part in parts:
             part = shaped(part, self.network.config.max_length or MAX_LENGTH)
             loss = self.recorded.learn(part)
-            losses.append(self.anew([part]) if loss is None else loss)
+            losses.append(self.learn_unrecorded([part]) if loss is None else loss)
         return torch.stack(losses).sum()
 
-    def anew(self, parts: list[Batch]) -> Tensor:
-        """The same without recordings."""
+    def learn_unrecorded(self, parts: list[Batch]) -> Tensor:
+        """The same, of one part after the other, without recordings."""
         return self.parts.learn(parts, self.parameters, self.loss, self.backward)
 
     def _work(self, batch: Batch) -> Tensor:
@@ -103,5 +104,6 @@ class Learner:
         loss = cross_entropy_sum(logits, wanted, *rates, self.unit, self._slice_loss)
         if self.recorded is None:
             return loss
-        more = batch.tokens - batch.tgt_lens.sum()  # than there are: all subwords are as likely
-        return loss - more * (math.log(logits.shape[1]) / self.unit)
+        # Tokens that are counted but not there have logits of zeros: each adds log V.
+        surplus = batch.tokens - batch.tgt_lens.sum()
+        return loss - surplus * (math.log(logits.shape[1]) / self.unit)

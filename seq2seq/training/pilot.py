@@ -30,5 +30,5 @@ def _compile(learner: Learner, usual: int) -> None:
     for always equal what is equal in the first batch, so its numbers are numbers of heads that no
     network has: an odd multiple of 23."""
     for pairs in (23 + max(0, usual - 23) // 46 * 46, 1):
-        learner.anew([uniform(pairs, 31, 37).to(learner.parameters[0].device)])
+        learner.learn_unrecorded([uniform(pairs, 31, 37).to(learner.parameters[0].device)])
         learner.begin()
