@@ -25,10 +25,11 @@ def try_longest(learner: Learner, data: CorpusDataModule, optimizer: Optimizer) 
 
 
 def _compile(learner: Learner, usual: int) -> None:
-    """A graph for batches of about `usual` pairs, which is that of all others of several pairs but
-    small ones, of which a GPU computes sums otherwise, and one for those of one pair. torch takes
-    for always equal what is equal in the first batch, so its numbers are numbers of heads that no
-    network has: an odd multiple of 23."""
+    """Have torch compile one graph with a batch of about `usual` pairs, which serves all others of
+    several pairs but small ones, whose sums a GPU computes otherwise, and one for a single pair.
+
+    torch takes sizes that are equal in the first batch to be equal always, so none of this one's
+    may be a network's number of heads: lengths of 31 and 37, and an odd multiple of 23 pairs."""
     for pairs in (23 + max(0, usual - 23) // 46 * 46, 1):
         learner.learn_unrecorded([uniform(pairs, 31, 37).to(learner.parameters[0].device)])
         learner.begin()

@@ -22,8 +22,8 @@ Replay = Callable[[], object]
 
 
 def shaped(batch: Batch, longest: int) -> Batch:
-    """The same in one of few shapes: its last rows may have no tokens, and it says of more tokens
-    than there are. Rows that are not longer than `longest` do not become so."""
+    """The same in one of few shapes: its last rows may have no tokens, and it counts more tokens
+    than it has. Rows that are not longer than `longest` do not become so."""
     rows = stepped(len(batch.src), 1, 8)
 
     def filled(x: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def shaped(batch: Batch, longest: int) -> Batch:
 
 
 def stepped(size: int, steps: int, least: int) -> int:
-    """The next of so many sizes between one power of two and the next, `least` apart at least."""
+    """`size` rounded up, to `steps` sizes between two powers of two, `least` apart at least."""
     return round_up(size, max(least, (1 << size.bit_length() - 1) // steps))
 
 
@@ -55,7 +55,8 @@ class Recorded:
     """Repeats what was recorded of batches of the same shape.
 
     `work` adds the gradients of a batch to those that the parameters have, and gives its loss,
-    detached. It is recorded when a shape comes for the second time; `record` does not do it.
+    detached. When a shape comes for the second time, `record` records the work, without doing it,
+    and returns what replays it.
     """
 
     def __init__(self, work: Callable[[Batch], Tensor], record: Callable[[Replay], Replay]) -> None:
