@@ -32,8 +32,8 @@ class CleanStop(Callback):
         self.asked = 0
         """The signal that came, if one did."""
         self._asked_at = 0.0
-        self._asks = False
-        """Before the next step: the last one has a checkpoint."""
+        self._may_stop = False
+        """Whether a stop may come before the next step: the last one has a checkpoint."""
         self._next_question = 0
         """The step from which on the other processes are asked again."""
         self._handlers: dict[int, Any] = {}
@@ -47,7 +47,7 @@ class CleanStop(Callback):
         if trainer.received_sigterm:  # before there was a step to end
             self.asked = signal.SIGTERM
         for number in SIGNALS:
-            self._handlers[number] = signal.signal(number, self._ask)
+            self._handlers[number] = signal.signal(number, self._on_signal)
 
     def on_train_batch_end(
         self,
@@ -60,28 +60,28 @@ class CleanStop(Callback):
         if (batch_index + 1) % trainer.accumulate_grad_batches:
             return
         loop = trainer.fit_loop
-        self._asks = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)  # type: ignore[arg-type]
-        if self._asks:
+        self._may_stop = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)  # type: ignore[arg-type]
+        if self._may_stop:
             return  # a checkpoint between a step and its validation would lose the validation
         if trainer.world_size > 1 and trainer.global_step < self._next_question:
             return  # asking the other processes costs time
         self._next_question = trainer.global_step + trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if self._stops(trainer):
+        if self._was_asked(trainer):
             name = LAST.format(step=trainer.global_step)
             trainer.save_checkpoint(self.folder / f"{name}.ckpt", weights_only=False)
-            self._asks = True  # its numbers are logged first
+            self._may_stop = True  # its numbers are logged first
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_index: int
     ) -> None:
-        if self._asks:
-            self._asks = False
-            if self._stops(trainer):
+        if self._may_stop:
+            self._may_stop = False
+            if self._was_asked(trainer):
                 self._stop(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Which model is kept can be chosen by the next session."""
-        if self._stops(trainer):
+        if self._was_asked(trainer):
             self._stop(trainer)
         self._restore()
 
@@ -89,7 +89,7 @@ class CleanStop(Callback):
         """A signal ends the choice at once, as Ctrl-C does anyway, and not without a word."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS[1:]:
-                self._handlers[number] = signal.signal(number, self._end)
+                self._handlers[number] = signal.signal(number, self._exit)
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         self._restore()
@@ -99,17 +99,18 @@ class CleanStop(Callback):
     ) -> None:
         self._restore()
 
-    def _stops(self, trainer: pl.Trainer) -> bool:
-        """Whether one of the processes was asked to."""
+    def _was_asked(self, trainer: pl.Trainer) -> bool:
+        """Whether any of the processes was asked to stop."""
         return trainer.strategy.reduce_boolean_decision(bool(self.asked), all=False)
 
     def _stop(self, trainer: pl.Trainer) -> NoReturn:
         raise SystemExit(128 + (self.asked or signal.SIGTERM) if trainer.is_global_zero else 0)
 
-    def _end(self, number: int, frame: object) -> NoReturn:
+    def _exit(self, number: int, frame: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    def _ask(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
+        """Ask for a stop; a second one, more than a moment later, is a KeyboardInterrupt."""
         if os.getpid() != self._process:
             return  # a worker that makes batches: the training ends it
         now = time.monotonic()
