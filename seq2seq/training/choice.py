@@ -85,10 +85,10 @@ class ModelChoice(Callback):
         model = replace(module.saved_model(), network=network.to(trainer.strategy.root_device))
 
         best = Path(self.best.best_model_path)
-        there = self.best.best_model_score == self.stored.best and is_complete(best)
-        single = partial(average, checkpoints=[best])
-        steps, load = ([step_of(best)], single) if there else ([], None)
-        first = Candidate("best checkpoint", steps, load)
+        first = Candidate("best checkpoint", [], None)
+        if self.best.best_model_score == self.stored.best and is_complete(best):
+            load = partial(average, checkpoints=[best])
+            first = Candidate("best checkpoint", [step_of(best)], load)
         scores: Scores = [(first, self.stored.best)]
         rank_zero_info(f"{first.name}: validation BLEU {self.stored.best:.2f}")
         for candidate in self._others(trainer.global_step):
