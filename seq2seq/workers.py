@@ -23,8 +23,8 @@ from seq2seq.engine import Engine, asked
 from seq2seq.errors import ConfigError
 
 WORTH_WORKERS, MOST_WORKERS = 200_000, 8
-"""Bytes of input that are worth more than one process, and how many that are at most, as each
-holds the model: see `default_workers`."""
+"""Bytes of input from which on several processes are worth their start, and how many there are at
+most, as each holds the model: see `default_workers`."""
 
 
 class WorkersEngine:
@@ -88,7 +88,7 @@ class _Worker:
     def receive(self) -> Any:
         try:
             answer = self.connection.recv()
-        except (EOFError, OSError):  # the latter with the answer on its way
+        except (EOFError, OSError):  # OSError if it died while it was sending
             self.process.join(10)
             raise ConfigError(
                 f"a worker process has died (exit code {self.process.exitcode}), perhaps because "
@@ -101,12 +101,13 @@ class _Worker:
 
 def _serve(connection: Connection, make: Callable[[], Engine], threads: int) -> None:
     """The other side: say the engine's max_length, then answer until nobody asks any more."""
-    # The end of the first process ends this one with SIGTERM: leave as always, scratch removed.
+    # When the first process ends, it ends this one with SIGTERM: exit as usual, so that temporary
+    # files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         _answer_all(connection, make, threads)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is leaving
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # exiting already
 
 
 def _answer_all(connection: Connection, make: Callable[[], Engine], threads: int) -> None:
@@ -133,11 +134,11 @@ def _answer_all(connection: Connection, make: Callable[[], Engine], threads: int
 
 
 def default_workers(size: int, device: str) -> int:
-    """For so many bytes of text: on a CPU one for each thread of torch, if their start is worth it.
+    """For `size` bytes of text: on a CPU one for each thread of torch, if their start is worth it.
 
-    Measured on two cores with a small model: two processes of one thread translate 9 % (beam 5) or
-    38 % (greedy search) faster than one of two, but start later: 60 kB take 8.0 s instead of 7.2 in
-    all, 180 kB as long either way.
+    Measured on two cores with a small model: two processes of one thread each translate 9 % (beam
+    5) or 38 % (greedy search) faster than one process of two threads, but start later: 60 kB take
+    8.0 s in all instead of 7.2, 180 kB as long either way.
     """
     on_gpu = torch.cuda.is_available() if device == "auto" else not device.startswith("cpu")
     if on_gpu or size < WORTH_WORKERS:
