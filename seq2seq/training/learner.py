@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.batch import Batch, twice
-from seq2seq.nn.attention import takes_joined
 from seq2seq.nn.layers import product_type
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import MAX_LENGTH
-from seq2seq.training.loss import cross_entropy_sum, slice_loss, token_logits
+from seq2seq.training.loss import cross_entropy_sum, joins_sentences, slice_loss, token_logits
 from seq2seq.training.parts import Parts, learn_whole
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.recorded import CudaGraphs, Recorded, shaped
@@ -48,13 +47,11 @@ class Learner:
         passes have no room for those, and an output bias would learn from them. torch's detection
         of anomalies waits for the device, which a recording may not.
         """
-        config, weight = self.network.config, self.network.output.weight
-        dtype = product_type(weight)
         return (
-            takes_joined(weight.device, dtype, config.head_width, self.network.attention)
-            and dtype != torch.float16
+            joins_sentences(self.network)
+            and product_type(self.network.output.weight) != torch.float16
             and not self.recipe.r_drop
-            and not config.output_bias
+            and not self.network.config.output_bias
             and not torch.is_anomaly_enabled()
         )
 

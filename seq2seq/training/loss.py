@@ -32,15 +32,20 @@ def token_logits(network: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def _without_padding(network: Transformer, batch: Batch) -> tuple[Layout, Layout]:
     """The layouts of both sides."""
-    config, weight = network.config, network.output.weight
     sides = (
         (batch.src_lens, batch.src.shape[1], batch.src_tokens),
         (batch.tgt_lens, batch.tgt_in.shape[1], batch.tokens),
     )
-    dtype = product_type(weight)
-    if takes_joined(weight.device, dtype, config.head_width, network.attention):
+    if joins_sentences(network):
         return Joined.of(*sides[0]), Joined.of(*sides[1])
-    return Unpadded.of(*sides[0], config.heads), Unpadded.of(*sides[1], config.heads)
+    heads = network.config.heads
+    return Unpadded.of(*sides[0], heads), Unpadded.of(*sides[1], heads)
+
+
+def joins_sentences(network: Transformer) -> bool:
+    """Whether the network learns from joined sentences, in the type of its products now."""
+    weight, head_dim = network.output.weight, network.config.head_width
+    return takes_joined(weight.device, product_type(weight), head_dim, network.attention)
 
 
 def cross_entropy_sum(

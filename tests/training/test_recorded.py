@@ -163,7 +163,7 @@ def test_a_run_learns_from_recordings_across_validations(
     expected = losses("anew")
     assert "folded attention\n" in caplog.text
     monkeypatch.setattr(loss, "takes_joined", lambda *_: True)
-    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "joins_sentences", lambda *_: True)
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
     monkeypatch.setattr(attention, "joined_attention", by_definition)
     monkeypatch.setattr(InPlace, "made", 0)
@@ -180,7 +180,7 @@ def test_what_would_run_or_look_beside_the_kernels_is_not_recorded(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     """Hooks of gradients, of one process too, and questions whether they are finite."""
-    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "joins_sentences", lambda *_: True)
     monkeypatch.setattr(learner, "CudaGraphs", InPlace)
     monkeypatch.setattr(InPlace, "made", 0)
     assert run("fit", *settings(trainer__precision="bf16-mixed", **changes)) == 0
@@ -190,7 +190,7 @@ def test_what_would_run_or_look_beside_the_kernels_is_not_recorded(
 def test_what_more_tokens_would_teach_and_what_a_loss_scale_would_is_not_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(learner, "takes_joined", lambda *_: True)
+    monkeypatch.setattr(learner, "joins_sentences", lambda *_: True)
     network = small()
     biased = Transformer(replace(network.config, output_bias=True))
     plain = Learner(network, Recipe(), 1, Tensor.backward)
