@@ -119,7 +119,7 @@ def read_pairs(
 
 
 def parallel_lines(src: str, tgt: str) -> Iterator[Pair]:
-    """Of two text files, in file order; at their end CorpusError if one has more lines."""
+    """The pairs of two text files, in order; at their end CorpusError if one has more lines."""
     counts = [0, 0]
     for src_line, tgt_line in zip_longest(read_lines(src), read_lines(tgt)):
         counts[0] += src_line is not None

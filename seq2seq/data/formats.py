@@ -254,7 +254,7 @@ def _declared(unit: Any, wanted: str, *names: str) -> str:
 def _in_languages(
     units: Iterable[Sequence[tuple[str, str]]], path: str, sides: Sides
 ) -> Iterator[Pair]:
-    """Of units, each several (language, text): the pairs of those that have both languages."""
+    """The pairs of those units that have both languages; a unit is several (language, text)."""
     found, languages = False, set[str]()
     for unit in units:
         sources, targets = _spoken(unit, sides.src_lang), _spoken(unit, sides.tgt_lang)

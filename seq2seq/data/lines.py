@@ -57,7 +57,7 @@ class ZstdFile(io.RawIOBase):
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    """Of frames made with --long, too."""
+    """One that takes frames made with --long, too."""
     return zstandard.ZstdDecompressor(max_window_size=2**31)
 
 

@@ -95,7 +95,7 @@ def learn_normal(
 
 
 def characters(text: str) -> int:
-    """White space aside."""
+    """How many, white space aside."""
     return length_in("characters", text)
 
 

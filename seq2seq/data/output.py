@@ -33,7 +33,7 @@ def as_opened(path: Path) -> Path | int:
 
 
 def _descriptor(path: Path) -> int | None:
-    """Of a path that exists: the open file of this process that it names, or leads to."""
+    """The number of the open file that an existing path names, or leads to; None if it is none."""
     here = os.path.realpath("/dev/fd")
     while (folder := os.path.realpath(path.parent)) != here:
         if not path.is_symlink():

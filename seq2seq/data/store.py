@@ -59,7 +59,7 @@ class PairStore(Sequence[Pair]):
         return str(text[positions[index] : positions[index + 1]], "utf-8")
 
     def lengths(self, src: Subwords, tgt: Subwords, say: Say) -> Lengths:
-        """Of all pairs, memory-mapped; counted once for these subword models."""
+        """The lengths of all pairs, memory-mapped; counted once for these subword models."""
         key = hashlib.sha256(VERSION.encode() + src.serialized + tgt.serialized).hexdigest()[:32]
         target = self.folder / f"lengths-{key}"
         with build_once(target) as unfinished:
@@ -74,7 +74,7 @@ class PairStore(Sequence[Pair]):
 
 
 def lengths_of(pairs: Sequence[Pair], src: Subwords, tgt: Subwords) -> Lengths:
-    """Of a few pairs, in memory."""
+    """The lengths of a few pairs, in memory."""
     sides = (src.encode_all(pair.src for pair in pairs), tgt.encode_all(pair.tgt for pair in pairs))
     return np.array([[len(ids) for ids in side] for side in sides], np.uint32).T
 

@@ -120,7 +120,7 @@ class Repeated:
     """Fingerprints that occur more than once, and a line for each, 16 bytes together."""
 
     def __init__(self, values: "array[int]") -> None:
-        """In order."""
+        """`values` ascend."""
         self._values, self._lines = values, array("Q", [0]) * len(values)
 
     def keep(self, value: int, line: int) -> None:

@@ -76,8 +76,8 @@ def _cached(
 
 
 def _texts(corpora: Sequence[PairStore], sides: Sequence[int]) -> Iterator[str]:
-    """Of all corpora in turn: SentencePiece 0.2.2 does not get through a text that comes again as a
-    whole, as where one corpus is another in the other direction."""
+    """The sentences of all corpora in turn: SentencePiece 0.2.2 does not get through a text that is
+    repeated as a whole, as where one corpus is another in the other direction."""
     every = max(1, -(-sum(map(len, corpora)) // SAMPLE))
     for index in range(0, max(map(len, corpora)), every):
         for corpus in corpora:
