@@ -253,7 +253,7 @@ def make_noisy_channel(
     folders: tuple[Path, Path],
     weight: float,
 ) -> NoisyChannelEngine:
-    """Of two engines, and the folders that have their subwords."""
+    """An engine of two, with the subwords of these folders, one for each."""
     sides, other_sides = map(load_subwords, folders)
     return NoisyChannelEngine(make(), sides, backward(), other_sides, weight)
 

@@ -210,7 +210,7 @@ def average(model: SavedModel, checkpoints: Sequence[Path]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A checkpoint of ours."""
+    """The content of a checkpoint; ConfigError if it is damaged, or not one of ours."""
     if not path.is_file():
         raise ConfigError(f"{path} does not exist; expected a checkpoint.")
     if not is_complete(path):
@@ -239,7 +239,7 @@ def _fitting(content: dict[str, Any], path: Path, model: SavedModel) -> dict[str
 
 
 def same_subwords(model: SavedModel, checkpoint: Mapping[str, Any]) -> bool:
-    """As far as the checkpoint says."""
+    """Whether both have the same subwords, as far as the checkpoint says."""
     found: bool = checkpoint.get("subwords", model.fingerprints) == model.fingerprints
     return found
 

@@ -141,7 +141,7 @@ def _kept(table: Path) -> Scores:
 
 
 def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> float:
-    """In the precision of the training, as while the run went on."""
+    """Validation BLEU of a model in the precision of the training, as while the run went on."""
     translator = module.translator_of(model.network)
     metric = CorpusBLEU(model.tgt_lang).to(trainer.strategy.root_device)
     loader, limit = module.data.val_dataloader(), trainer.limit_val_batches

@@ -56,9 +56,9 @@ def validates_all(trainer: pl.Trainer) -> bool:
 
 
 def yardstick(trainer: pl.Trainer, data: CorpusDataModule, search: SearchConfig) -> dict[str, Any]:
-    """What validation BLEU depends on besides the model, by setting; of the text a digest. Which
-    sentences are in some of the batches follows from how large they are, and from how many
-    processes share them."""
+    """What validation BLEU depends on besides the model, by setting; of the text a digest. Where
+    only some batches are validated, their size and the number of processes that share them decide
+    which sentences are in them."""
     shares = {
         "data.batch_tokens": data.batch_tokens,
         "the number of processes": trainer.world_size,

@@ -183,8 +183,8 @@ class CorpusDataModule(pl.LightningDataModule):
 
     @property
     def _usual_workers(self) -> int:
-        """Of a process: half of its share of the cores that it may use, but no more than keep a GPU
-        busy."""
+        """Workers of a process: half of its share of the cores that it may use, but no more than
+        keep a GPU busy."""
         if not self._on_gpu:
             return 0
         assert self.trainer is not None
@@ -200,8 +200,8 @@ class CorpusDataModule(pl.LightningDataModule):
         return self._text_loader("predict")
 
     def longest(self) -> tuple[str, int]:
-        """Of the corpora whose pairs a network reads as they are, the one with the longest
-        sentence, and the positions that it takes; 0 where all are translated only."""
+        """The corpus with the longest sentence, and the positions that this takes, among those
+        whose pairs a network reads as they are; 0 positions where all are translated only."""
         found = {"": 0}
         if "validation" in self.texts:
             found["validation"] = int(self._lengths(self.texts["validation"]).max()) + 1

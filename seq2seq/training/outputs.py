@@ -23,12 +23,12 @@ class Outputs:
         self._found: dict[str, list[tuple[int, Translation]]] = {}
 
     def add(self, name: str, indices: Sequence[int], best: Sequence[Translation]) -> None:
-        """Of these lines of a corpus, in this process."""
+        """Keep the best translations of these lines of a corpus, which this process has made."""
         self._found.setdefault(name, []).extend(zip(indices, best, strict=True))
 
     def score(self, name: str, pairs: Sequence[Pair], tgt_lang: str) -> tuple[list[Score], bool]:
-        """Of the test set of these pairs; its translations go to a file -> the scores, and whether
-        they are of all lines. All processes must ask, and once."""
+        """Score the test set of these pairs; its translations go to a file -> the scores, and
+        whether they are of all lines. All processes must ask, and once."""
         found = self._gather(name)
         references = [pairs[index].tgt for index in found]
         hypotheses = [translation.text for translation in found.values()]

@@ -80,7 +80,7 @@ def positions(part: Batch) -> int:
 
 
 def too_large(part: Batch, advice: str) -> str:
-    """Of a part of one sentence."""
+    """What to say of a part of one sentence that does not fit."""
     return (
         f"a sentence of {positions(part)} subwords alone does not fit into memory; {advice}, or "
         f"use a smaller model."

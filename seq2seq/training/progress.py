@@ -12,7 +12,7 @@ from seq2seq.training.module import TranslationModule
 
 
 def _known(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Tensor]:
-    """Those of the last step, which may not have been logged, and what was logged last."""
+    """The numbers of the last step, logged or not, and all others as they were logged last."""
     assert isinstance(module, TranslationModule)
     return {**trainer.callback_metrics, **module.step_numbers}
 

@@ -71,7 +71,7 @@ class Record(Callback):
                     rank_zero_warn(f"{path} is not what it was before; the run goes on with it")
 
     def training(self, steps: int) -> Training:
-        """Of all sessions until now."""
+        """The training of all sessions until now."""
         found: Training = {**self._sessions, "steps": steps}
         if "seconds" in found:
             found["seconds"] = round(found["seconds"] + time.monotonic() - self._started, 1)
@@ -85,8 +85,8 @@ class Record(Callback):
         steps: Sequence[int],
         bleu: float | None,
     ) -> Provenance:
-        """Of weights of this kind, from these steps, whose validation BLEU is known or is not; only
-        the first process can tell."""
+        """The facts about weights of this kind, from these steps, with their validation BLEU if it
+        is known; only the first process has them."""
         facts: Provenance = {
             **self._facts,
             "weights": Weights(kind=kind, steps=list(steps)),

@@ -33,7 +33,7 @@ def calmer(recipe: Recipe) -> str:
 
 
 def no_learning_rate(recipe: Recipe, steps: float) -> Symptom | None:
-    """Of a run of `steps` steps: infinity where it has no end."""
+    """`steps` are those of the whole run: infinity where it has no end."""
     if recipe.lr == 0:
         says = f"training.lr=0, so no weight ever changes; the default is {Recipe().lr}."
         return Symptom("learning-rate", 1, says)
@@ -146,8 +146,8 @@ def degenerate_output(translations: Sequence[str], references: Sequence[str]) ->
 
 
 def overlapping_validation(found: Glance, validation: int) -> Symptom | None:
-    """Of `validation` pairs in all; three must be found, and more are guessed where not all of
-    train was looked at."""
+    """`validation` pairs were looked for; three must be found, and more are guessed where not all
+    of train was looked at."""
     scale = found.of / found.looked_at / validation
     spoilt = (
         found.pairs * scale > KINDS["overlap-pair"].spoils_above
@@ -172,6 +172,6 @@ def _degenerate(name: str, share: float, seen: str) -> Symptom:
 def _shares(
     translations: Sequence[str], references: Sequence[str], fault: Callable[[str], bool]
 ) -> tuple[float, float]:
-    """Of the translations that have a fault, and how much more it is than of the references."""
+    """The share of translations that have a fault, and by how much it exceeds the references'."""
     found, usual = (sum(map(fault, texts)) for texts in (translations, references))
     return found / len(translations), (found - usual) / len(translations)
