@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.data.batch import round_up
 from seq2seq.data.store import Lengths
 
 SLICE = 256
@@ -159,8 +160,7 @@ class TokenBatchSampler:
         if not len(kept):
             return 0
         self.longest = max(self.longest, int(kept.max()) + 1)
-        number = len(self._sizes(self._longer(kept)))
-        return number + -number % self._divisor
+        return round_up(len(self._sizes(self._longer(kept))), self._divisor)
 
 
 def _divide(batches: list[Indices], divisor: int) -> list[Indices]:

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytorch_lightning as pl
 
+from seq2seq.data.batch import round_up
 from seq2seq.data.loader import ResumableLoader
 
 
@@ -45,7 +46,7 @@ def find_place(trainer: pl.Trainer) -> None:
 def validate_after_whole_steps(trainer: pl.Trainer) -> None:
     """A share of an epoch is rounded up to whole steps: a checkpoint within one would lose it."""
     if isinstance(due := trainer.val_check_batch, int):
-        trainer.val_check_batch = due + -due % trainer.accumulate_grad_batches
+        trainer.val_check_batch = round_up(due, trainer.accumulate_grad_batches)
 
 
 def count_batch(trainer: pl.Trainer, batch_index: int) -> None:
