@@ -163,24 +163,23 @@ class Pipeline:
         return min(self.batch_tokens, even)
 
     def _answer(self, batch: list[Piece], search: BatchSearch) -> None:
-        parts = [batch]
-        while parts:
-            part = parts.pop()
-            if padded_tokens(part) <= self.batch_tokens or len(part) == 1:
-                found = attempt(partial(search, [piece.request for piece in part]))
-                if found is not None:
-                    for piece, hypotheses in zip(part, found, strict=True):
-                        piece.line.found[piece.place] = hypotheses
-                    continue
-                if len(part) == 1:
-                    part[0].line.error = _does_not_fit(part[0])
-                    continue
-                self._shrink(part)
-            middle = len(part) // 2
-            parts += [part[middle:], part[:middle]]
+        """Search a batch, in halves if it is larger than fits."""
+        if padded_tokens(batch) <= self.batch_tokens or len(batch) == 1:
+            found = attempt(partial(search, [piece.request for piece in batch]))
+            if found is not None:
+                for piece, hypotheses in zip(batch, found, strict=True):
+                    piece.line.found[piece.place] = hypotheses
+                return
+            if len(batch) == 1:
+                batch[0].line.error = _does_not_fit(batch[0])
+                return
+            self._shrink(batch)
+        middle = len(batch) // 2
+        self._answer(batch[:middle], search)
+        self._answer(batch[middle:], search)
 
-    def _shrink(self, part: Sequence[Piece]) -> None:
-        tokens = padded_tokens(part)
+    def _shrink(self, batch: Sequence[Piece]) -> None:
+        tokens = padded_tokens(batch)
         self.batch_tokens = min(self.batch_tokens, tokens // 2)
         warnings.warn(
             f"out of memory with {tokens} source tokens in a batch; going on with "
@@ -189,9 +188,9 @@ class Pipeline:
         )
 
 
-def padded_tokens(part: Sequence[Piece]) -> int:
+def padded_tokens(batch: Sequence[Piece]) -> int:
     """Source tokens of a batch, padding counted."""
-    return len(part) * max(piece.length for piece in part)
+    return len(batch) * max(piece.length for piece in batch)
 
 
 def windows(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
