@@ -16,13 +16,13 @@ from seq2seq.memory import attempt
 class Parts:
     """Adds the gradients of a batch, one part after the other.
 
-    A part that runs out of memory leaves no gradient behind: it is tried again if `spare` has freed
-    some, or else cut in two, and from then on all parts are cut to that size beforehand. What is
+    A part that runs out of memory leaves no gradient behind: it is tried again if `free_memory` has
+    freed some, else cut in two, and from then on all parts are cut to that size beforehand. What is
     learned from a batch stays the same, but for rounding and the draws of dropout.
     """
 
-    def __init__(self, spare: Callable[[], bool] = lambda: False) -> None:
-        self._spare = spare
+    def __init__(self, free_memory: Callable[[], bool] = lambda: False) -> None:
+        self._free_memory = free_memory
         self.limit: int | None = None
         """Most positions of a part, its rows times its longer side; None while all have fitted."""
 
@@ -50,7 +50,7 @@ class Parts:
             if loss is None:
                 for parameter, gradient in zip(parameters, before, strict=True):
                     parameter.grad = gradient
-                if not self._spare():
+                if not self._free_memory():
                     self._shrink(part)
                 waiting.append(part)
                 continue
