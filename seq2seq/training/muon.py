@@ -90,7 +90,7 @@ class Muon(Optimizer):
 
     def _step_together(self, matrices: list[Tensor], lr: float, weight_decay: float) -> None:
         """One step of matrices of one shape."""
-        taken = 1 - self.found_inf
+        taken = 1 - self.found_inf  # 0 in a step that changes nothing
         momenta = [self.state[matrix]["momentum"] for matrix in matrices]
         gradient = torch.stack([matrix.grad for matrix in matrices])  # type: ignore[misc]
         gradient = gradient.where(taken > 0, 0)
