@@ -18,7 +18,7 @@ from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import find_model, load_subwords, load_together
-from seq2seq.nn.attention import expect_new_shapes
+from seq2seq.nn.attention import avoid_cudnn_attention
 from seq2seq.nn.packed import pack
 from seq2seq.noisy_channel import NoisyChannelEngine
 from seq2seq.pipeline import Line, Pipeline, searchers
@@ -272,7 +272,7 @@ def load_engine(
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={device} cannot be used: {reason}") from None
     if there[0].type == "cuda":
-        expect_new_shapes()
+        avoid_cudnn_attention()
     for network in networks:
         pack(network)
     return NativeEngine(*networks)

@@ -134,9 +134,9 @@ def takes_joined(
     return joined.triton_runs()
 
 
-def expect_new_shapes() -> None:
+def avoid_cudnn_attention() -> None:
     """Leave out cuDNN's fused attention in this process, which torch prefers on some GPUs: it makes
-    a plan for every new shape, and nearly every batch and every step of a search has one."""
+    a plan for every new shape, and nearly every batch and every step of a search has a new one."""
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 

@@ -23,7 +23,7 @@ from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.evaluation.metrics import doubt
 from seq2seq.memory import attempt
 from seq2seq.model_folder import SavedModel, load_model
-from seq2seq.nn.attention import expect_new_shapes
+from seq2seq.nn.attention import avoid_cudnn_attention
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import MAX_LENGTH, Sentence
 from seq2seq.training.card import put_on_card, written_at
@@ -172,7 +172,7 @@ class TranslationModule(pl.LightningModule):
         if records:
             self.learner.record()
         if self.device.type == "cuda":
-            expect_new_shapes()
+            avoid_cudnn_attention()
             with self.trainer.precision_plugin.forward_context():
                 try_longest(self.learner, self.data, self.trainer.optimizers[0])
         self._begin_step()

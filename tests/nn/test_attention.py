@@ -12,8 +12,8 @@ from seq2seq.nn.attention import (
     FORMS,
     MultiHeadAttention,
     attend,
+    avoid_cudnn_attention,
     dot_product_attention,
-    expect_new_shapes,
     form_on,
     takes_joined,
 )
@@ -321,7 +321,7 @@ def test_auto_is_folded_on_a_cpu_and_fast_elsewhere_and_what_is_asked_for_stays(
 
 def test_where_shapes_are_new_cudnn_plans_no_attention() -> None:
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        expect_new_shapes()
+        avoid_cudnn_attention()
         assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
