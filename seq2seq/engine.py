@@ -28,7 +28,7 @@ from seq2seq.nn.state import DecoderState
 from seq2seq.nn.transformer import Transformer
 
 NEVER_SAID = [PAD_ID, BOS_ID, UNK_ID]
-"""They get no probability, and the others no more for it: no translation should hold them."""
+"""No translation should hold them: they get no probability, and the others keep theirs as it is."""
 SLICE = 1024
 """Target positions whose logits are in memory at a time when a translation is scored."""
 

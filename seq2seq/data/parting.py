@@ -111,7 +111,7 @@ class _Block:
         return best if self.clarity[best] > CLEARLY else 0
 
     def fits(self) -> bool:
-        """Whether every line where it stands fits better than shifted, on the whole."""
+        """Whether the lines fit better as they stand than shifted, over all shifts together."""
         return fmean(self.clarity.values()) < -CLEARLY / 2
 
     def cut(self, shift: int) -> int:

@@ -22,7 +22,7 @@ class Hypothesis(NamedTuple):
 class Stepper(Protocol):
     """The model's side of a search over B sentences.
 
-    start(width): begin W rows for each sentence; again, for another search of the same sentences
+    start(width): begin W rows for each sentence; called again, begin another search of the same
     step(tokens (B * W,)) -> log-probabilities (B * W, V) of what follows each row, in fp32
     select(N sentences, beams (N, W)): go on with these sentences only; their beam w continues
         what was beam beams[., w]
