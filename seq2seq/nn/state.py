@@ -4,6 +4,10 @@ A state of width W decodes W beams for each of B sentences: R = B * W rows, the 
 sentence next to each other. Beams share their sentence: its source is projected once, and what
 its beams say is written once, into the slot of the beam that said it. When a beam goes on from
 another one, nothing is copied; it gets the other's ancestors, the slots of what it has said so far.
+
+    position        0  1  2
+    slot of beam 0  A  C  E    beam 0 has said A D E: its ancestors are 0 1 0
+    slot of beam 1  B  D  F    beam 1 has said A C F: its ancestors are 0 0 1
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,8 @@ def try_longest(learner: Learner, data: CorpusDataModule, optimizer: Optimizer) 
     rows, longest = data.largest_part
     batch = uniform(rows, longest, longest).to(learner.parameters[0].device)
     learner.learn([batch])
-    if learner.parts.limit is not None:  # of the shape to record; there are no recordings now
+    if learner.parts.limit is not None:
+        # It did not fit in the shape of a recording. From now on none are made: try its own shape.
         learner.learn([batch])
     learner.begin()
     del moments
