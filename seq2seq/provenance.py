@@ -2,6 +2,10 @@
 
 A fact that is not known has no key; nothing is guessed. The types below are what provenance.json
 holds, key by key. Standard library only.
+
+A fit gathers them (training/record.py), and they are written with the weights (model_folder.py). A
+test adds its scores later (training/card.py), by way of model_facts.py, which reads and changes
+what is there. The folder's README.md, the card, says the same in words (model_card.py).
 """
 
 import hashlib
