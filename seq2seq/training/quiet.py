@@ -15,6 +15,8 @@ def quiet_lightning() -> None:
         logging.getLogger(name).addFilter(
             lambda record: not re.search(unwanted, record.getMessage())
         )
+    # "NaN or Inf found in input tensor", of TensorBoard's; what it means, health tells.
+    logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
     for pattern in (
         ".*does not have many workers.*",
         ".*smaller than the logging interval.*",

@@ -86,7 +86,8 @@ def ignored_source(true: float, other: float, recipe: Recipe) -> Symptom | None:
     """
     if not other - true < 0.05:
         return None
-    perplexity, others = (math.exp(min(loss, 99)) for loss in (true, other))
+    # Infinite where the perplexity of the validation is, which is in fp32.
+    perplexity, others = (math.exp(loss) if loss < 88 else math.inf for loss in (true, other))
     says = (
         f"the decoder hardly uses its source: perplexity is {perplexity:.4g} with the true sources "
         f"and {others:.4g} with those of other sentences. Do lines of one number translate each "

@@ -85,6 +85,7 @@ def test_a_step_without_finite_gradients_changes_nothing_and_is_told(
     told = [line for line in warnings(log.text) if "not finite" in line]
     assert len(told) == 1
     assert "warning at step 4: 2 steps were skipped" in told[0]
+    assert "input tensor" not in log.text, "TensorBoard says it otherwise, of each number"
 
 
 def test_a_run_whose_steps_are_all_skipped_stops_and_keeps_its_checkpoints(
