@@ -72,3 +72,9 @@ def test_sides_that_have_nothing_in_common_give_no_guess() -> None:
 def test_files_of_a_few_lines_give_no_guess() -> None:
     assert find_parting([], ["a"], 1) is None
     assert find_parting(["a", "b"], ["a"], -1) is None
+
+
+def test_seven_lines_that_fit_shifted_give_no_guess_and_eight_do() -> None:
+    src, tgt = ["e!", "e?"] * 5, ["f?", "f!"] * 5
+    assert find_parting(src[:7], tgt[:8], 1) is None
+    assert find_parting(src[:8], tgt[:9], 1) == Parting(1, 1)
