@@ -471,7 +471,9 @@ def test_many_terms_do_not_make_the_search_wider_than_four_plain_ones() -> None:
         search = ConstrainedSearch([Terms(terms, Letters())])
         (found,) = search(Watched([random_model(0)]), torch.tensor([20]), BOS_ID, config_of(5))
         assert text_of(found[0].tokens, Letters()).count("-") == len(terms)
-    assert asked_for == [5, 10, 15, 20]
+    several = ConstrainedSearch([Terms(["-"] * often, Letters()) for often in (0, 2, 1)])
+    several(Watched([random_model(0)] * 3), torch.tensor([20] * 3), BOS_ID, config_of(5))
+    assert asked_for == [5, 10, 15, 20, 15], "and several sentences are as wide as the widest"
 
 
 def test_random_terms_of_random_models_are_held_if_there_is_room() -> None:
