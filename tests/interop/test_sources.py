@@ -68,6 +68,7 @@ def quantised(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.filterwarnings("ignore:Sparse invariant")  # of torch 2.11
 @pytest.mark.parametrize(
     ("change", "said"),
     [
