@@ -1,4 +1,4 @@
-"""What Lightning says that nobody needs."""
+"""What Lightning and its loggers say that nobody needs."""
 
 import logging
 import os
@@ -10,13 +10,16 @@ def quiet_lightning() -> None:
     """Keep Lightning's advertisements, and advice that does not apply here, off the terminal."""
     # Lightning still calls what jsonargparse 4 deprecates; constraints keep 5 away.
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
-    unwanted = "litlogger|litmodels|TPU available: False"
-    for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.rank_zero"):
+    # What TensorBoard's word of NaN and infinity means, health tells.
+    unwanted = "litlogger|litmodels|TPU available: False|NaN or Inf found in input tensor"
+    for name in (
+        "pytorch_lightning.utilities.rank_zero",
+        "lightning_fabric.utilities.rank_zero",
+        "tensorboardX.x2num",
+    ):
         logging.getLogger(name).addFilter(
             lambda record: not re.search(unwanted, record.getMessage())
         )
-    # "NaN or Inf found in input tensor", of TensorBoard's; what it means, health tells.
-    logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
     for pattern in (
         ".*does not have many workers.*",
         ".*smaller than the logging interval.*",

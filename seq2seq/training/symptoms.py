@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
+import torch
+
 from seq2seq.data.glance import Glance
 from seq2seq.data.overlap import KINDS
 from seq2seq.text.normalize import shortened
@@ -86,8 +88,7 @@ def ignored_source(true: float, other: float, recipe: Recipe) -> Symptom | None:
     """
     if not other - true < 0.05:
         return None
-    # Infinite where the perplexity of the validation is, which is in fp32.
-    perplexity, others = (math.exp(loss) if loss < 88 else math.inf for loss in (true, other))
+    perplexity, others = torch.tensor([true, other]).exp().tolist()  # as that of the validation
     says = (
         f"the decoder hardly uses its source: perplexity is {perplexity:.4g} with the true sources "
         f"and {others:.4g} with those of other sentences. Do lines of one number translate each "
