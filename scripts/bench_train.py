@@ -10,9 +10,11 @@ tokens need, forward and backward, so padding and recomputation count against us
 
 import argparse
 import json
+import os
 import resource
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 from multiprocessing import get_context
@@ -26,6 +28,7 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq.allocator import for_tcmalloc, has_tcmalloc
 from seq2seq.config import PAD_ID, Dropout, ModelConfig, SearchConfig, SubwordConfig
 from seq2seq.cores import limit_threads
 from seq2seq.data.batch import Batch
@@ -234,6 +237,7 @@ def ours(args: argparse.Namespace) -> dict[str, Any]:
         "precision": str(trainer.precision),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "threads": torch.get_num_threads(),
+        "tcmalloc": has_tcmalloc(),
         "parameters": sum(p.numel() for p in module.network.parameters()),
         "shares": watch.shares(module.learner.recorded is not None),
         "flops_per_second": watch.flops / watch.seconds,
@@ -274,14 +278,27 @@ def plain(args: argparse.Namespace) -> dict[str, Any]:
     return {"seconds": now() - since, "tokens": tokens}
 
 
+def in_a_process(
+    function: Callable[[argparse.Namespace], dict[str, Any]], args: argparse.Namespace
+) -> dict[str, Any]:
+    """What the function returns there; `ours` with the allocator that `fit` has."""
+    added = for_tcmalloc() if function is ours else {}
+    os.environ.update(added)
+    try:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            return pool.submit(function, args).result()
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Ours and the plain loop in turn, `rounds` times; times add up."""
     loops = (ours,) if args.alone else (ours, plain)
     runs: dict[str, list[dict[str, Any]]] = {loop.__name__: [] for loop in loops}
     for _ in range(args.rounds):
         for function in loops:
-            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                runs[function.__name__].append(pool.submit(function, args).result())
+            runs[function.__name__].append(in_a_process(function, args))
     rates = {
         name: sum(run["tokens"] for run in each) / sum(run["seconds"] for run in each)
         for name, each in runs.items()
@@ -296,6 +313,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "device": each[0]["device"],
         "threads": each[0]["threads"],
+        "tcmalloc": each[0]["tcmalloc"],
         "precision": each[0]["precision"],
         "parameters": each[0]["parameters"],
         "tokens_per_second": rates["ours"],
@@ -356,7 +374,8 @@ def main() -> None:
         )
     shares = ", ".join(f"{phase} {share:.1%}" for phase, share in found["shares"].items())
     print(
-        f"{found['device']}, {found['threads']} threads, {found['precision']}, "
+        f"{found['device']}, {found['threads']} threads{', tcmalloc' * found['tcmalloc']}, "
+        f"{found['precision']}, "
         f"{found['parameters']:,} parameters\n"
         f"{found['tokens_per_second']:,.0f} target tokens/s{beside}\n"
         f"{found['model_flops_per_second'] / 1e9:,.0f} GFLOP/s of the model, "

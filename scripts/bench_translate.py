@@ -38,7 +38,7 @@ from bench_peers import positive
 from peers.environments import CACHE, SCRIPTS, NotMeasured, attempt, ended, environment, say
 from peers.joeynmt_weights import checkpoint
 
-from seq2seq.allocator import keep_freed_memory
+from seq2seq.allocator import begin_anew, keep_freed_memory
 from seq2seq.config import SearchConfig
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import UserError
@@ -280,6 +280,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
+        begin_anew()
         print(json.dumps(measure(json.loads(sys.argv[2]))))
         sys.exit()
     sys.exit(main())

@@ -1,11 +1,12 @@
-"""Let the C library keep the memory that tensors free, in blocks that are quick to find.
+"""Let tensors have memory that is quick to find, and keep what they free.
 
 glibc returns large blocks to the system as soon as they are free, and the next step of a training
 or a search pays the page faults for the same blocks again. On a CPU that can be half of the time.
 What it keeps it sorts by size, and looks through; so free blocks had better join to few. oneDNN
 keeps 1,024 kernels, each for one shape, between them, and torch 1,024 handles to kernels, with
 270 kB each: of a training whose batches have a thousand shapes, a sixth of the time went into that
-list.
+list. tcmalloc has no such list. A process can have it only from its beginning, so a command begins
+anew with it.
 """
 
 import ctypes
@@ -17,8 +18,44 @@ CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 KERNELS = "32"
 """That stay in each: more than a layer has, since the next layer needs the same."""
 
+TCMALLOC = "libtcmalloc_minimal.so.4"
+GPUS = ("/dev/nvidiactl", "/dev/kfd")
+"""Where one of them is, tensors are not in the memory of the process."""
+
 # From malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def begin_anew() -> None:
+    """Start the program of this process once more, with tcmalloc, where `for_tcmalloc` finds it.
+
+    To be called before anything else is done: what was read is lost. Does nothing where the program
+    is no file, but was typed or read from stdin.
+    """
+    added = for_tcmalloc()
+    if added and hasattr(sys.modules["__main__"], "__file__"):
+        program = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, program, {**added, **os.environ})
+
+
+def for_tcmalloc() -> dict[str, str]:
+    """The variables with which a process begins with tcmalloc, and keeps what tensors free. None
+    where the system has no tcmalloc or tensors may be on a GPU, and none where the environment has
+    LD_PRELOAD, even if it is empty: that was decided, or is what this function gave."""
+    if "LD_PRELOAD" in os.environ or not sys.platform.startswith("linux"):
+        return {}
+    if any(map(os.path.exists, GPUS)):
+        return {}
+    try:
+        ctypes.CDLL(TCMALLOC)
+    except OSError:
+        return {}
+    return {"LD_PRELOAD": TCMALLOC, "TCMALLOC_RELEASE_RATE": "0"}
+
+
+def has_tcmalloc() -> bool:
+    """Whether this process has begun with it."""
+    return hasattr(ctypes.CDLL(None), "tc_malloc")
 
 
 def keep_freed_memory() -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from seq2seq.allocator import begin_anew
 from seq2seq.errors import NO_ROOM, ConfigError, UserError
 
 LIGHTNING_VERBS = {
@@ -49,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit status."""
     if sys.stderr is None:  # closed: what is said goes nowhere, and into no file opened after it
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if argv is None:  # the process is a command, and no host that calls this function
+        begin_anew()
     try:
         try:
             status = _command(sys.argv[1:] if argv is None else list(argv))

@@ -7,8 +7,13 @@ import torch
 
 Result = TypeVar("Result")
 
-SAID = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""By torch's allocator on a CPU; by CUDA itself and Triton; by cuBLAS."""
+SAID = (
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+"""By torch's allocator on a CPU; by the system, of a file; by CUDA itself and Triton; by cuBLAS."""
 
 
 def attempt(work: Callable[[], Result]) -> Result | None:

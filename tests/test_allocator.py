@@ -1,14 +1,17 @@
 """What an application decides about memory, in processes of their own."""
 
+import ctypes
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from seq2seq.allocator import CACHES, KERNELS
+from seq2seq.allocator import CACHES, KERNELS, TCMALLOC
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's")
 
 PRODUCTS = """
 import torch
@@ -69,3 +72,76 @@ def test_of_two_hundred_kernels_most_are_freed_unless_told_otherwise() -> None:
     if int(all_of_them) < 1_000_000:
         pytest.skip("this CPU multiplies bf16 without oneDNN")
     assert int(kept) < int(all_of_them) / 3
+
+
+PROGRAM = """
+import os, sys
+from seq2seq import allocator
+allocator.TCMALLOC, allocator.GPUS = os.environ["STAND_IN"], (os.environ.get("GPU", "/none"),)
+print(os.getpid(), sys.argv[1:], os.environ.get("LD_PRELOAD"),
+      os.environ.get("TCMALLOC_RELEASE_RATE"), flush=True)
+allocator.begin_anew()
+"""
+
+
+def began(folder: Path, *options: str, **environment: str) -> list[tuple[str, ...]]:
+    """Process, arguments, LD_PRELOAD and rate of each beginning of a program that begins anew with
+    the mathematical library, which every system has."""
+    outside = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    variables = {**outside, "STAND_IN": "libm.so.6", **environment}
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    program = options or [str(folder / "program.py")]
+    command = [sys.executable, "-X", "utf8", *program, "a b", "--c"]
+    done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True)
+    assert done.stderr == ""
+    return [
+        (process, arguments, *rest.split())
+        for line in done.stdout.splitlines()
+        for process, arguments, rest in re.findall(r"(\d+) (\[.*\]) (.*)", line)
+    ]
+
+
+def test_a_program_begins_anew_once_in_the_same_process_with_its_arguments(tmp_path: Path) -> None:
+    first, second = began(tmp_path)
+    assert first[1] == "['a b', '--c']"
+    assert (first[2:], second[2:]) == (("None", "None"), ("libm.so.6", "0"))
+    assert second[:2] == first[:2]
+
+
+def test_what_the_environment_says_of_tcmalloc_has_precedence(tmp_path: Path) -> None:
+    assert [each[3] for each in began(tmp_path, TCMALLOC_RELEASE_RATE="5")] == ["5", "5"]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"LD_PRELOAD": ""}, {"STAND_IN": "libnone.so.4"}, {"GPU": "/dev/null"}],
+    ids=["decided by the user", "not there", "a GPU"],
+)
+def test_a_program_goes_on_as_it_is_where_tcmalloc_is_not_wanted(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    assert len(began(tmp_path, **environment)) == 1
+
+
+def test_a_program_that_was_typed_goes_on_as_it_is(tmp_path: Path) -> None:
+    assert len(began(tmp_path, "-c", PROGRAM)) == 1
+
+
+def test_a_command_begins_anew_and_a_call_of_main_does_not() -> None:
+    program = (
+        "import sys; from seq2seq import cli; cli.begin_anew = lambda: print('anew');"
+        "sys.argv = ['seq2seq', '--version']; cli.main(['--version']); print('then'); cli.main()"
+    )
+    version, then, anew, same = said(program).splitlines()
+    assert (then, anew) == ("then", "anew")
+    assert version == same
+
+
+def test_a_process_tells_whether_it_has_tcmalloc() -> None:
+    program = "from seq2seq.allocator import has_tcmalloc; print(has_tcmalloc())"
+    assert said(program) == "False\n"
+    try:
+        ctypes.CDLL(TCMALLOC)
+    except OSError:
+        pytest.skip("this system has none")
+    assert said(program, LD_PRELOAD=TCMALLOC) == "True\n"

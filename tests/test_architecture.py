@@ -53,11 +53,11 @@ FLOORS = {
                     "second_look pipeline workers noisy_channel",
     "verification": "sentence translation translator",
     "distillation": "text data decoding translation translator",
-    "training":     f"{MODEL} evaluation memory cores software",
+    "training":     f"{MODEL} evaluation allocator memory cores software",
     "interop":      f"{MODEL} versioned",
     "apps":         f"{MODEL} evaluation training interop reports process cores "
                     "verification distillation workers software",
-    "cli":          "errors",  # apps by name, when their verb is called
+    "cli":          "errors allocator",  # apps by name, when their verb is called
     "__main__":     "cli",
     "__init__":     "errors config nn translator",  # the public names, for type checkers
 }  # fmt: skip

@@ -16,6 +16,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
 from seq2seq.errors import ConfigError, disk_of
+from seq2seq.memory import ran_out
 from seq2seq.model_folder import CONFIG, SavedModel
 
 FOLDER = "checkpoints"
@@ -217,7 +218,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is damaged or no checkpoint; use another.")
     try:
         content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError):
+    except (RuntimeError, pickle.UnpicklingError) as error:
+        if ran_out(error):
+            raise ConfigError(f"{path} does not fit into memory.") from None
         content = None
     if not isinstance(content, dict) or "model_config" not in content:
         raise ConfigError(f"{path} is no checkpoint of seq2seq; use another.")

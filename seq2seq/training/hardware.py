@@ -10,6 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from seq2seq.allocator import has_tcmalloc
 from seq2seq.nn.attention import form_on
 from seq2seq.provenance import Hardware
 from seq2seq.training.recipe import Recipe
@@ -63,10 +64,12 @@ def hardware_line(trainer: pl.Trainer, recipe: Recipe) -> str:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     count = f"{trainer.world_size} processes, " if trainer.world_size > 1 else ""
     threads = torch.get_num_threads()
-    place = f"{threads} thread{'s'[: threads > 1]}" if device.type == "cpu" else f"{device}"
+    on_cpu = device.type == "cpu"
+    place = f"{threads} thread{'s'[: threads > 1]}" if on_cpu else f"{device}"
     compiled = ", compiled" if recipe.compile else ""
     form = form_on(device, recipe.attention)
-    return f"on {name}, {count}{place}: {trainer.precision}, {form} attention{compiled}"
+    memory = ", tcmalloc" if on_cpu and has_tcmalloc() else ""
+    return f"on {name}, {count}{place}: {trainer.precision}, {form} attention{compiled}{memory}"
 
 
 def hardware(trainer: pl.Trainer, recipe: Recipe) -> Hardware:

@@ -247,6 +247,20 @@ def test_a_checkpoint_that_does_not_fit_is_an_error_that_names_it(
     assert not Path("run/model-averaged").exists()
 
 
+def test_a_checkpoint_for_which_memory_is_short_is_not_called_a_foreign_one(
+    weights: dict[str, dict[str, Tensor]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def short(path: Path, **_: Any) -> None:
+        raise RuntimeError(f"unable to mmap file <{path}>: Cannot allocate memory (12)")
+
+    monkeypatch.setattr(torch, "load", short)
+    path = Path("run/checkpoints/step=100.ckpt")
+    assert main(["average", "run", "--checkpoints", str(path)]) == 2
+    assert capsys.readouterr().err == f"error: {path} does not fit into memory.\n"
+
+
 def test_an_older_checkpoint_which_does_not_tell_its_subwords_fits(
     weights: dict[str, dict[str, Tensor]],
 ) -> None:

@@ -95,6 +95,8 @@ def test_what_a_run_uses_is_one_line(
     strategy = SimpleNamespace(root_device=torch.device("cpu"))
     trainer: Any = SimpleNamespace(strategy=strategy, world_size=processes, precision="32-true")
     assert hardware.hardware_line(trainer, recipe) == said
+    monkeypatch.setattr(hardware, "has_tcmalloc", lambda: True)
+    assert hardware.hardware_line(trainer, recipe) == f"{said}, tcmalloc"
 
 
 def test_products_are_timed_and_the_threads_are_as_before(threads: int) -> None:
