@@ -1,5 +1,6 @@
 """Running out of memory is told apart from other errors, and survived."""
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,10 +11,13 @@ Result = TypeVar("Result")
 SAID = (
     "can't allocate memory",
     "Cannot allocate memory",
+    "could not create a primitive$",
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-"""By torch's allocator on a CPU; by the system, of a file; by CUDA itself and Triton; by cuBLAS."""
+"""As regular expressions: by torch's allocator on a CPU; by the system, of a file; by oneDNN, of a
+kernel (with "descriptor" behind it, there is no such kernel); by CUDA itself and Triton; by cuBLAS.
+"""
 
 
 def attempt(work: Callable[[], Result]) -> Result | None:
@@ -32,4 +36,4 @@ def ran_out(error: Exception) -> bool:
     """Of memory: torch has a type of its own only for what it allocates itself on a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return any(said in str(error) for said in SAID)
+    return any(re.search(said, str(error)) for said in SAID)
