@@ -35,13 +35,13 @@ def begin_anew() -> None:
     added = for_tcmalloc()
     if added and hasattr(sys.modules["__main__"], "__file__"):
         program = [sys.executable, *sys.orig_argv[1:]]
-        os.execve(sys.executable, program, {**added, **os.environ})
+        os.execve(sys.executable, program, {**os.environ, **added})
 
 
 def for_tcmalloc() -> dict[str, str]:
-    """The variables with which a process begins with tcmalloc, and keeps what tensors free. None
-    where the system has no tcmalloc or tensors may be on a GPU, and none where the environment has
-    LD_PRELOAD, even if it is empty: that was decided, or is what this function gave."""
+    """What the environment lacks for a process to begin with tcmalloc, and to keep what tensors
+    free. Nothing where the system has no tcmalloc or tensors may be on a GPU, and nothing where
+    LD_PRELOAD is there, even if it is empty: that was decided, or this function gave it."""
     if "LD_PRELOAD" in os.environ or not sys.platform.startswith("linux"):
         return {}
     if any(map(os.path.exists, GPUS)):
@@ -50,7 +50,8 @@ def for_tcmalloc() -> dict[str, str]:
         ctypes.CDLL(TCMALLOC)
     except OSError:
         return {}
-    return {"LD_PRELOAD": TCMALLOC, "TCMALLOC_RELEASE_RATE": "0"}
+    wanted = {"LD_PRELOAD": TCMALLOC, "TCMALLOC_RELEASE_RATE": "0"}
+    return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 def has_tcmalloc() -> bool:
