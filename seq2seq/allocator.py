@@ -5,18 +5,17 @@ or a search pays the page faults for the same blocks again. On a CPU that can be
 What it keeps it sorts by size, and looks through; so free blocks had better join to few. oneDNN
 keeps 1,024 kernels, each for one shape, between them, and torch 1,024 handles to kernels, with
 270 kB each: of a training whose batches have a thousand shapes, a sixth of the time went into that
-list. tcmalloc has no such list. A process can have it only from its beginning, so a command begins
-anew with it.
+list. tcmalloc has no such list, so more kernels may stay. A process can have it only from its
+beginning, so a command begins anew with it.
 """
 
 import ctypes
 import os
 import sys
 
-CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-"""Of kernels, oneDNN's own and torch's, as variables of the environment."""
-KERNELS = "32"
-"""That stay in each: more than a layer has, since the next layer needs the same."""
+KERNELS, HANDLES = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"
+"""How many of oneDNN's kernels stay, and of torch's handles to them: variables of the
+environment."""
 
 TCMALLOC = "libtcmalloc_minimal.so.4"
 GPUS = ("/dev/nvidiactl", "/dev/kfd")
@@ -63,7 +62,8 @@ def keep_freed_memory() -> None:
     """Never give freed blocks back, grow in steps of 256 MiB; does nothing without glibc.
 
     To be called before oneDNN first multiplies, in bf16, or packs, which is when both caches read
-    their settings; what the environment says of `CACHES` has precedence.
+    their settings. 32 is more than a layer has, and the next layer needs the same; 128 are those of
+    a few batches. What the environment says of `KERNELS` and `HANDLES` has precedence.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -74,5 +74,5 @@ def keep_freed_memory() -> None:
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
     mallopt(_M_TOP_PAD, 256 * 2**20)
-    for cache in CACHES:
-        os.environ.setdefault(cache, KERNELS)
+    os.environ.setdefault(KERNELS, "128" if has_tcmalloc() else "32")
+    os.environ.setdefault(HANDLES, "32")

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from seq2seq.config import AttentionForm, Dropout, ModelConfig
 from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.memory import ran_out
 from seq2seq.model_card import model_card
 from seq2seq.nn.packed import is_packed
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
@@ -243,7 +244,9 @@ def reading_weights(path: Path) -> Iterator[None]:
         raise ModelFolderError(f"{path} does not exist.") from None
     except PermissionError:
         raise ModelFolderError(f"{path} may not be read: permission denied.") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, RuntimeError, MemoryError) as error:
+        if ran_out(error):
+            raise ModelFolderError(f"{path} does not fit into memory.") from None
         raise ModelFolderError(f"{path} is damaged: {error}.") from None
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.allocator import CACHES, KERNELS, TCMALLOC
+from seq2seq.allocator import HANDLES, KERNELS, TCMALLOC
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's")
 
 PRODUCTS = """
+import sys
 import torch
 from seq2seq.allocator import keep_freed_memory
 keep_freed_memory()
-x = torch.ones(64, 64, dtype=torch.bfloat16)
-for rows in [*range(9, 49), 48, 9]:
-    x[:rows] @ x
+x = torch.ones(256, 64, dtype=torch.bfloat16)
+last = 8 + int(sys.argv[1])
+for rows in [*range(9, last + 1), last, 9]:
+    x[:rows] @ x[:64]
 """
 
 HELD = """
@@ -44,29 +46,45 @@ if hasattr(libc, "mallinfo2"):
 """
 
 
-def said(program: str, **environment: str) -> str:
-    outside = {name: value for name, value in os.environ.items() if name not in CACHES}
-    command, variables = [sys.executable, "-c", program], {**outside, **environment}
+def said(program: str, *arguments: str, **environment: str) -> str:
+    outside = {k: v for k, v in os.environ.items() if k not in (KERNELS, HANDLES)}
+    command, variables = [sys.executable, "-c", program, *arguments], {**outside, **environment}
     done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True)
     return done.stdout
 
 
-@pytest.mark.parametrize(("capacity", "first"), [("32", "miss"), ("1024", "hit")])
-def test_of_forty_kernels_the_first_is_gone_unless_told_otherwise(
-    capacity: str, first: str
-) -> None:
-    told = {} if capacity == KERNELS else {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": capacity}
-    lines = said(PRODUCTS, ONEDNN_VERBOSE="profile_create", **told).splitlines()
+def skip_without_tcmalloc() -> None:
+    try:
+        ctypes.CDLL(TCMALLOC)
+    except OSError:
+        pytest.skip("this system has none")
+
+
+def first_and_last_of(made: int, **environment: str) -> tuple[str, str]:
+    """Whether the first of these kernels is still there once all are made, and the last."""
+    lines = said(PRODUCTS, str(made), ONEDNN_VERBOSE="profile_create", **environment).splitlines()
     found = [
         line.split(",")[3].removeprefix("create:cache_") for line in lines if ",create" in line
     ]
     if not found:
         pytest.skip("this CPU multiplies bf16 without oneDNN")
-    assert found == ["miss"] * 40 + ["hit", first]
+    assert found[:-2] == ["miss"] * made
+    return found[-1], found[-2]
+
+
+def test_of_forty_kernels_the_first_is_gone_unless_told_otherwise() -> None:
+    assert first_and_last_of(40) == ("miss", "hit")
+    assert first_and_last_of(40, **{KERNELS: "1024"}) == ("hit", "hit")
+
+
+def test_with_tcmalloc_it_is_gone_of_two_hundred() -> None:
+    skip_without_tcmalloc()
+    assert first_and_last_of(40, LD_PRELOAD=TCMALLOC) == ("hit", "hit")
+    assert first_and_last_of(200, LD_PRELOAD=TCMALLOC) == ("miss", "hit")
 
 
 def test_of_two_hundred_kernels_most_are_freed_unless_told_otherwise() -> None:
-    kept, all_of_them = said(HELD), said(HELD, **dict.fromkeys(CACHES, "1024"))
+    kept, all_of_them = said(HELD), said(HELD, **{KERNELS: "1024", HANDLES: "1024"})
     if not kept:
         pytest.skip("this C library does not count")
     if int(all_of_them) < 1_000_000:
@@ -140,8 +158,5 @@ def test_a_command_begins_anew_and_a_call_of_main_does_not() -> None:
 def test_a_process_tells_whether_it_has_tcmalloc() -> None:
     program = "from seq2seq.allocator import has_tcmalloc; print(has_tcmalloc())"
     assert said(program) == "False\n"
-    try:
-        ctypes.CDLL(TCMALLOC)
-    except OSError:
-        pytest.skip("this system has none")
+    skip_without_tcmalloc()
     assert said(program, LD_PRELOAD=TCMALLOC) == "True\n"

@@ -5,7 +5,9 @@ import json
 import os
 import random
 import re
+import resource
 import struct
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -221,6 +223,23 @@ def test_a_file_that_was_cut_off_is_named(folder: Path, name: str, kept: float) 
     (folder / name).write_bytes(raw[: max(end, 0) if kept >= 0 else end])
     with pytest.raises(ModelFolderError, match=rf"^{folder / name} is damaged"):
         load_model(folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory is not limited so")
+def test_weights_for_which_memory_is_short_are_not_called_damaged(folder: Path) -> None:
+    size, path = 2**33, folder / "weights.safetensors"
+    header = json.dumps({"x": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(file.tell() + size)  # a hole, which takes no room on the disk
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size // 2, before[1]))
+    try:
+        with pytest.raises(ModelFolderError, match=rf"^{path} does not fit into memory\.$"):
+            load_model(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_a_configuration_that_is_not_text_is_named(folder: Path) -> None:
