@@ -84,6 +84,18 @@ def test_a_compiled_loss_has_the_smoothing_of_each_call() -> None:
         check_fused(compiled, smoothing, unit, torch.float32)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4, 7])
+def test_a_loss_may_be_compiled_anew_for_any_slice(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """As for the last one, of a single token: 7 leave one of 8."""
+    monkeypatch.setitem(SLICE, "cpu", rows * V)
+    torch.compiler.reset()
+    traced = torch.compile(slice_loss, dynamic=True, backend="eager")
+    for dtype in (torch.float32, torch.bfloat16):
+        check_fused(traced, 0.1, 8, dtype)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 2.0])
 def test_logits_of_no_token_cost_nothing_and_get_no_gradient(alpha: float) -> None:
     count = N * (2 if alpha else 1)
