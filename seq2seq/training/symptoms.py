@@ -30,7 +30,9 @@ class Symptom(NamedTuple):
 
 
 def calmer(recipe: Recipe) -> str:
-    """What to do when training is too wild."""
+    """What to do when training is too wild, or does nothing."""
+    if recipe.lr == 0:
+        return "raise training.lr=0"
     return f"lower training.lr={recipe.lr} or lengthen training.warmup_steps={recipe.warmup_steps}"
 
 
@@ -66,17 +68,24 @@ def exploding_gradients(
 ) -> Symptom | None:
     """The largest gradient norm since the last look, and the usual ones of earlier looks.
 
-    The loss is a mean over tokens, so norms are near 1 wherever networks learn: what is below 10
-    may be many times the usual, late in an easy task, and means nothing.
+    The loss is a mean over tokens, so norms are near 1 wherever networks learn, and 2 to 10 at
+    their first step: what is below 10 may be many times the usual, late in an easy task, and means
+    nothing; what is above 100 means something even where it is usual.
     """
-    normal = median(usual) if len(usual) >= 3 else math.inf
+    most = 5.0  # that is taken for usual
+    normal = min(median(usual) if len(usual) >= 3 else most, most)
     if worst <= max(10.0, 20 * normal):
         return None
+    where = (
+        f"the median of this run is {normal:.3g}"
+        if normal < most
+        else "networks that learn have less than 10"
+    )
     cut = f"trainer.gradient_clip_val={bound}" if bound else "nothing"
     first = "" if bound else "set trainer.gradient_clip_val=1.0, or "
     says = (
-        f"the gradient norm went up to {worst:.3g}, where the median of this run is {normal:.3g}; "
-        f"{cut} cuts it off. If it comes again, {first}{calmer(recipe)}."
+        f"the gradient norm went up to {worst:.3g}, where {where}; {cut} cuts it off. If it comes "
+        f"again, {first}{calmer(recipe)}."
     )
     return Symptom("exploding-gradients", int(math.log10(worst / max(normal, 1e-9))), says)
 

@@ -171,11 +171,21 @@ def test_what_breaks_before_the_first_validation_leaves_no_model(
     assert run("fit", *settings()) == 0
 
 
+def test_a_rate_that_is_far_too_high_from_the_first_step_is_told(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    changes = {"training__lr": 30, "training__warmup_steps": 10, "trainer__max_steps": 30}
+    assert run("fit", *settings(**changes, trainer__log_every_n_steps=10)) == 0
+    told = [line for line in warnings(log.text) if "gradient norm" in line]
+    assert "where networks that learn have less than 10; " in told[0]
+    assert "lower training.lr=30" in told[0]
+
+
 def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) -> None:
     """The largest of a look, against the median of earlier looks, also of earlier sessions."""
     health, module = Health(), SimpleNamespace(grad_norms=[], recipe=Recipe())
     trainer: Any = SimpleNamespace(gradient_clip_val=1.5, precision_plugin=None, global_step=0)
-    norms = [10 ** (look / 40) for look in range(200)]  # tenfold in 40 looks
+    norms = [0.1 * 10 ** (look / 40) for look in range(160)]  # tenfold in 40 looks
     for norm in norms:
         module.grad_norms += map(torch.tensor, (norm, norm / 2, 3 * norm))
         health._look_at_gradients(trainer, module)  # type: ignore[arg-type]
@@ -183,7 +193,7 @@ def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) 
         state, health = json.dumps(health.state_dict()), Health()
         health.load_state_dict(json.loads(state))
     told = re.findall(r"step (\d+): the gradient norm went up to (\S+), .* is (\S+);", log.text)
-    first = next(n for n in range(3, 200) if 3 * norms[n] > 20 * median(norms[:n]))
+    first = next(n for n in range(3, 160) if 3 * norms[n] > 20 * median(norms[:n]))
     assert [float(number) for number in told[0]] == pytest.approx(
         [3 * first, 3 * norms[first], median(norms[:first])], rel=0.01
     )
