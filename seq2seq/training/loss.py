@@ -95,8 +95,8 @@ class _SlicedLoss(torch.autograd.Function):
         """
         passes, vocab = 2 if r_drop else 1, logits.shape[1]
         count = passes * len(wanted)
-        # Detached: a slice that torch compiles for anew may be none of a tensor that asks for a
-        # gradient, which earlier slices have changed.
+        # Detached: a slice that torch compiles for anew, as that of a single token, may be none of a
+        # tensor that asks for a gradient and that earlier slices have changed.
         real = logits.detach()[:count].view(passes, -1, vocab)  # (P, N, V)
         share = 1 / (passes * unit)  # of a token's loss in what is returned
         size = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
