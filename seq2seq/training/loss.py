@@ -95,7 +95,7 @@ class _SlicedLoss(torch.autograd.Function):
         """
         passes, vocab = 2 if r_drop else 1, logits.shape[1]
         count = passes * len(wanted)
-        # Detached: a slice that torch compiles for anew, as that of a single token, may be none of a
+        # Detached: a slice that torch compiles for anew, as one of a single token, may be none of a
         # tensor that asks for a gradient and that earlier slices have changed.
         real = logits.detach()[:count].view(passes, -1, vocab)  # (P, N, V)
         share = 1 / (passes * unit)  # of a token's loss in what is returned
