@@ -115,10 +115,10 @@ def check_trainer(settings: Namespace) -> None:
             f"leave it out, each epoch has an order of its own."
         )
     if settings.precision in ("bf16-true", "16-true"):
-        kind, _, _ = settings.precision.partition("-")
+        mixed = settings.precision.replace("true", "mixed")
         raise ConfigError(
-            f"trainer.precision={settings.precision} keeps the weights themselves in {kind}, which "
-            f"small updates do not change; use {kind}-mixed."
+            f"trainer.precision={settings.precision} keeps the weights themselves in half "
+            f"precision, which small updates do not change; use {mixed}."
         )
     if settings.use_distributed_sampler:
         raise ConfigError(
