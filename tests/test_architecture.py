@@ -40,7 +40,7 @@ FLOORS = {
     "software":     "",
     "data":         f"{BASE} text provenance",
     "model_card":   "config provenance",
-    "model_folder": f"{BASE} text nn versioned provenance model_card",
+    "model_folder": f"{BASE} text nn versioned provenance model_card memory",
     "model_facts":  f"{BASE} provenance model_card model_folder",
     "engine":       f"{BASE} nn data decoding",
     "sentence":     "errors",
