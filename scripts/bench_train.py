@@ -375,8 +375,7 @@ def main() -> None:
     shares = ", ".join(f"{phase} {share:.1%}" for phase, share in found["shares"].items())
     print(
         f"{found['device']}, {found['threads']} threads{', tcmalloc' * found['tcmalloc']}, "
-        f"{found['precision']}, "
-        f"{found['parameters']:,} parameters\n"
+        f"{found['precision']}, {found['parameters']:,} parameters\n"
         f"{found['tokens_per_second']:,.0f} target tokens/s{beside}\n"
         f"{found['model_flops_per_second'] / 1e9:,.0f} GFLOP/s of the model, "
         f"{found['share_of_matmul_rate']:.1%} of the {found['matmul_flops_per_second'] / 1e9:,.0f} "

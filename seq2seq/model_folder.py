@@ -128,7 +128,7 @@ def holds(folder: Path, model: SavedModel) -> bool:
         read_provenance(folder / PROVENANCE)
         description = read_description(folder)
         fingerprints = [subwords.fingerprint for subwords in load_subwords(folder)]
-        there = _read_weights(folder / WEIGHTS)
+        there = read_weights(folder / WEIGHTS)
     except ModelFolderError:
         return False
     same = ModelDescription(model.network.config, model.src_lang, model.tgt_lang)
@@ -149,7 +149,7 @@ def load_model(
     """Read a model folder; a missing or damaged file is a ModelFolderError that names it."""
     folder = find_model(path)
     config, src_lang, tgt_lang = read_description(folder)
-    weights = _read_weights(folder / WEIGHTS)
+    weights = read_weights(folder / WEIGHTS)
     network = network_of(folder / WEIGHTS, config, weights, rates=rates, attention=attention)
     src, tgt = load_subwords(folder)
     sizes = (SRC_SUBWORDS, src, config.src_vocab_size), (TGT_SUBWORDS, tgt, config.tgt_vocab_size)
@@ -229,7 +229,8 @@ def read_description(folder: Path) -> ModelDescription:
     return ModelDescription(config, stored["src_lang"], stored["tgt_lang"])
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file of safetensors."""
     with reading_weights(path):
         return load_file(path)
 

@@ -73,7 +73,7 @@ LIBRARIES = {
     "sentencepiece":     "text",
     "google":            "interop.onnx",
     "sacrebleu":         "evaluation",
-    "safetensors":       "model_folder model_facts interop.huggingface interop.huggingface_source",
+    "safetensors":       "model_folder model_facts interop.huggingface",
     "yaml":              "model_card interop.joeynmt_source apps.trials",
     "tqdm":              "apps",
     "zstandard":         "data.lines",

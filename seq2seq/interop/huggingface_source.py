@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
@@ -19,7 +17,7 @@ from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.files import read_bytes, read_checkpoint, read_json, weights_in
 from seq2seq.interop.renamed import check_matrices, position_settings, tie
 from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
-from seq2seq.model_folder import SENTENCEPIECE, SavedModel, model_config
+from seq2seq.model_folder import SENTENCEPIECE, SavedModel, model_config, read_weights
 from seq2seq.nn.transformer import Transformer
 from seq2seq.nn.weights import network_of
 
@@ -119,13 +117,7 @@ def _read_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Of all files, in fp32; no code in them is run."""
     weights: dict[str, Tensor] = {}
     for path in paths:
-        if path.suffix == ".bin":
-            weights |= read_checkpoint(path)
-            continue
-        try:
-            weights |= load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise ModelFolderError(f"{path} cannot be read: {error}") from None
+        weights |= read_checkpoint(path) if path.suffix == ".bin" else read_weights(path)
     return weights_in(paths[0], weights, "what it holds")
 
 
