@@ -18,6 +18,8 @@ from seq2seq.errors import ConfigError
 
 LONGEST_ERROR = 600
 """Characters."""
+MOST_SUGGESTED = 8
+"""Settings, for one that there is not."""
 FILES = "--data.{0}.src FILE --data.{0}.tgt FILE, or --data.{0}.path FILE"
 CORPORA = {
     "train": FILES.format("train"),
@@ -74,7 +76,7 @@ class OneLineParser(LightningArgumentParser):
             message = no_group(*group.groups())
         if kind := NO_KIND.match(message):
             message = _no_kind(*kind.groups())
-        if (unknown := UNKNOWN.match(message)) and (meant := self._settings_called(unknown[2])):
+        if (unknown := UNKNOWN.match(message)) and (meant := self._settings_meant(unknown[2])):
             dashes, name = unknown[1] or "", unknown[2]
             suggested = " or ".join(f"{dashes}{each}" for each in meant)
             message = f"{dashes}{name} is no setting; did you mean {suggested}?"
@@ -86,17 +88,27 @@ class OneLineParser(LightningArgumentParser):
             words = f"{words[: LONGEST_ERROR // 2]} ... {words[-LONGEST_ERROR // 2 :]}"
         self.exit(2, f"error: {words} (see: {command} --help)\n")
 
-    def _settings_called(self, name: str) -> list[str]:
-        """The settings of this name in any group, with _ for each hyphen; where there are none,
-        those outside of groups that begin with it, or the one that is written most like it."""
+    def _settings_meant(self, name: str) -> list[str]:
+        """The settings that `name`, with _ for each hyphen, may stand for: those called so in any
+        group; those outside of groups that begin with it; those beside it that have all its words;
+        the one that is written most like it; those of another group; or all that are beside it."""
         name = name.replace("-", "_")
+        group, _, last = name.rpartition(".")
         files = re.findall(r"--([\w.]+)(?= FILE)", " ".join(CORPORA.values()))
         options = self._option_string_actions.items()  # some follow one of another name
         own = [each.removeprefix("--") for each, action in options if each in action.option_strings]
         known = [*files, *own]
-        called = [each for each in known if each == name or each.endswith(f".{name}")]
-        begun = [each for each in known if each.startswith(name) and "." not in each]
-        return called or begun or get_close_matches(name, known, n=1, cutoff=0.8)
+        beside = [each for each in known if group and each.rpartition(".")[0] == group]
+        alike = get_close_matches(name, known, n=1, cutoff=0.8)
+        tries = (
+            [each for each in known if each == name or each.endswith(f".{name}")],
+            [each for each in known if each.startswith(name) and "." not in each],
+            [each for each in beside if f"_{last}_" in f"_{each.rpartition('.')[2]}_"],
+            [each for each in alike if not name.startswith(f"{each}.")],
+            [each for each in known if each.endswith(f".{last}")],
+            beside,
+        )
+        return next((found for found in tries if 0 < len(found) <= MOST_SUGGESTED), [])
 
 
 def _no_corpus(name: str, kind: str, value: str) -> str:

@@ -193,6 +193,17 @@ def test_a_group_of_settings_that_is_one_value_is_named(
         ("--seed 3", r"--seed is no setting; did you mean --seed_everything\? "),
         ("--ckpt last", r"--ckpt is no setting; did you mean --ckpt_path\? "),
         ("--training.warmup 3", "--training.warmup is no setting; did you mean .*warmup_steps"),
+        ("--model.dropout 0.1", r"--model.dropout is no setting; .* --training.dropout\? "),
+        (
+            "--model.layers 6",
+            r".* did you mean --model.encoder_layers or --model.decoder_layers\? ",
+        ),
+        (
+            "--training.dropout.rate 0.1",
+            r".* mean --training.dropout.residual or --training.dropout.attention or "
+            r"--training.dropout.activation\? ",
+        ),
+        ("--trainer.foo 3", r"unrecognized arguments: --trainer.foo 3 \("),
         ("--training.dropout 0.1", "training.dropout=0.1 is no group of settings; expected e.g. "),
         ("--model none.yaml", "model=none.yaml is no group of settings; expected e.g. "),
         ("--model wrong.yaml", "model.d_modle is no setting; did you mean model.d_model"),
