@@ -169,8 +169,8 @@ def load_together(
     for path, model in zip(paths, models, strict=True):
         if model.fingerprints != models[0].fingerprints:
             raise ConfigError(
-                f"ensemble={path} has other subwords than {paths[0]}; start the training of one "
-                f"from the other (--init_from), or train both on one corpus with one data.subwords."
+                f"ensemble={path} has other subwords than {paths[0]}; train one of them with the "
+                f"subwords of the other (data.subwords_from), or from its weights (--init_from)."
             )
         start, expected = (each.network.config.start_token for each in (model, models[0]))
         if start != expected:

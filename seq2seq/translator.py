@@ -3,6 +3,7 @@
 import copy
 import importlib
 import math
+import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -17,7 +18,7 @@ from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
-from seq2seq.model_folder import find_model, load_subwords, load_together
+from seq2seq.model_folder import find_model, load_subwords, load_together, read_description
 from seq2seq.nn.attention import avoid_cudnn_attention
 from seq2seq.nn.packed import pack
 from seq2seq.noisy_channel import NoisyChannelEngine
@@ -108,6 +109,7 @@ class Translator:
         make: Callable[[], Engine]
         if engine == "native":
             folder, make = find_model(path), partial(native, [path, *ensemble])
+            warn_of_other_languages(folder, ensemble, rerank)
         else:  # by name: it stands on a floor above, and few have its library
             if ensemble:
                 raise ConfigError(f"ensemble: engine={engine} has none; use the native engine.")
@@ -245,6 +247,25 @@ class Translator:
 
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
+
+
+def warn_of_other_languages(
+    folder: Path, ensemble: Sequence[str | Path], rerank: str | Path | None
+) -> None:
+    """Of models that were not trained for the languages of `folder`, or, as a reranker, for those
+    the other way round, as far as they say. Some have learned more than they say."""
+    _, src, tgt = read_description(folder)
+    expected = [("ensemble", path, (src, tgt)) for path in ensemble]
+    if rerank is not None:
+        expected.append(("rerank", rerank, (tgt, src)))
+    for role, path, languages in expected:
+        _, *own = read_description(find_model(path))
+        if all((*languages, *own)) and tuple(own) != languages:
+            warnings.warn(
+                f"{role}={path} was trained from {own[0]} to {own[1]}; here it is asked from "
+                f"{languages[0]} to {languages[1]}, which it must have learned, too.",
+                stacklevel=3,
+            )
 
 
 def make_noisy_channel(

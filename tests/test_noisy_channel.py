@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -165,3 +167,20 @@ def test_errors_of_loading(folders: Path) -> None:
         Translator.load(
             folders / "forward", device="cpu", rerank=folders / "backward", rerank_weight=-1
         )
+
+
+@pytest.mark.filterwarnings("error")
+def test_models_of_other_languages_than_they_are_asked_for_are_told(folders: Path) -> None:
+    forward, backward, unnamed = (folders / name for name in ("forward", "backward", "unnamed"))
+    save_model(SavedModel(FORWARD, subwords(), subwords()), unnamed)
+    same = folders / "same"
+    save_model(SavedModel(FORWARD, subwords(), subwords(), "yy", "xx"), same)
+    for ensemble, rerank, told in (
+        ([forward, unnamed], backward, None),
+        ([], unnamed, None),
+        ([forward], forward, r"rerank=\S+/forward was trained from xx to yy; .* from yy to xx"),
+        ([forward, same], None, r"ensemble=\S+/same was trained from yy to xx; .* xx to yy"),
+    ):
+        load = partial(Translator.load, forward, device="cpu", ensemble=ensemble, rerank=rerank)
+        with pytest.warns(UserWarning, match=told) if told else nullcontext():
+            load()
