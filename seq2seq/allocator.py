@@ -2,11 +2,11 @@
 
 glibc returns large blocks to the system as soon as they are free, and the next step of a training
 or a search pays the page faults for the same blocks again. On a CPU that can be half of the time.
-What it keeps it sorts by size, and looks through; so free blocks had better join to few. oneDNN
-keeps 1,024 kernels, each for one shape, between them, and torch 1,024 handles to kernels, with
-270 kB each: of a training whose batches have a thousand shapes, a sixth of the time went into that
-list. tcmalloc has no such list, so more kernels may stay. A process can have it only from its
-beginning, so a command begins anew with it.
+If it keeps free blocks, it sorts and searches a list of them, so they had better merge into few.
+But between them lie oneDNN's 1,024 kernels, each for one shape, and torch's 1,024 handles to
+kernels, of 270 kB each: when a training's batches had a thousand shapes, a sixth of the time went
+into that list. tcmalloc has no such list, so more kernels may stay. A process can have it only from
+its beginning, so a command restarts itself with it.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ environment."""
 
 TCMALLOC = "libtcmalloc_minimal.so.4"
 GPUS = ("/dev/nvidiactl", "/dev/kfd")
-"""Where one of them is, tensors are not in the memory of the process."""
+"""Where one of these exists, tensors may be on a GPU, not in the memory of the process."""
 
 # From malloc.h.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
@@ -40,7 +40,7 @@ def begin_anew() -> None:
 def for_tcmalloc() -> dict[str, str]:
     """What the environment lacks for a process to begin with tcmalloc, and to keep what tensors
     free. Nothing where the system has no tcmalloc or tensors may be on a GPU, and nothing where
-    LD_PRELOAD is there, even if it is empty: that was decided, or this function gave it."""
+    LD_PRELOAD is set, even if it is empty: on purpose, or by what this function returned."""
     if "LD_PRELOAD" in os.environ or not sys.platform.startswith("linux"):
         return {}
     if any(map(os.path.exists, GPUS)):
@@ -61,9 +61,9 @@ def has_tcmalloc() -> bool:
 def keep_freed_memory() -> None:
     """Never give freed blocks back, grow in steps of 256 MiB; does nothing without glibc.
 
-    To be called before oneDNN first multiplies, in bf16, or packs, which is when both caches read
-    their settings. 32 is more than a layer has, and the next layer needs the same; 128 are those of
-    a few batches. What the environment says of `KERNELS` and `HANDLES` has precedence.
+    Call it before oneDNN first multiplies in bf16, or packs: that is when both caches read their
+    settings. 32 kernels are more than a layer has, and the next layer needs the same ones; 128 are
+    those of a few batches. `KERNELS` and `HANDLES` in the environment take precedence.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -101,7 +101,7 @@ def _command(argv: Sequence[str]) -> int:
 
 
 def _flush() -> None:
-    """What is not written yet would end in a traceback when Python ends."""
+    """Write what is left now: if that failed when Python ends, it would print a traceback."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

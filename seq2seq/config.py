@@ -17,7 +17,7 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 AttentionForm = Literal["auto", "folded", "fast"]
 """Which of two equal computations of attention runs; a run-time choice, never stored."""
 MOST_SUBWORDS = 1_000_000
-"""No sentence is longer, so no bound on lengths needs to be."""
+"""No sentence is longer, so no bound on lengths needs to be larger."""
 RERANK_WEIGHT = 0.2
 """How much say a model of the other direction has: best on the validation set of Multi30k, see
 docs/results.md."""

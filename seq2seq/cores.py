@@ -16,7 +16,7 @@ ROOT = Path("/")
 WATCHED = 10.0
 """Seconds, at least, for which threads are watched before anything is said of their cores."""
 CROWDED = 0.1
-"""Of the time of each thread; alone, each waits for a hundredth."""
+"""Share of its time that each thread waits for a core; without other processes, a hundredth."""
 
 
 def limit_threads() -> None:
@@ -33,7 +33,7 @@ def cores() -> int:
 
 
 class Sharing:
-    """Tells once when threads of this process have no core, for other processes use it: all other
+    """Reports once if threads of this process lack a core because other processes use it: all other
     threads wait for them at the end of each operation."""
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ class TrainingError(UserError):
 
 @contextmanager
 def disk_of(path: Path) -> Iterator[None]:
-    """A disk that gets full within is said to be that of `path`; Python names no file then."""
+    """If a disk gets full in the block, the error names `path`; Python itself names no file."""
     try:
         yield
     except OSError as error:

@@ -15,9 +15,9 @@ SAID = (
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-"""As regular expressions: by torch's allocator on a CPU; by the system, of a file; by oneDNN, of a
-kernel (with "descriptor" behind it, there is no such kernel); by CUDA itself and Triton; by cuBLAS.
-"""
+"""Messages, as regular expressions: of torch's allocator on a CPU; of the system, about a file; of
+oneDNN, about a kernel (if "descriptor" follows, there is no such kernel); of CUDA and Triton; of
+cuBLAS."""
 
 
 def attempt(work: Callable[[], Result]) -> Result | None:

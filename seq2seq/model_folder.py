@@ -123,7 +123,7 @@ def save_model(model: SavedModel, folder: Path) -> None:
 
 
 def holds(folder: Path, model: SavedModel) -> bool:
-    """Whether this is the model in the folder, of which all can be read."""
+    """Whether the folder holds this very model, and all of it can be read."""
     try:
         read_provenance(folder / PROVENANCE)
         description = read_description(folder)
@@ -239,7 +239,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def reading_weights(path: Path) -> Iterator[None]:
     """ModelFolderError says why the block cannot read this file of safetensors."""
     try:
-        with path.open("rb"):  # safetensors says of one that may not be read that it is not there
+        with path.open("rb"):  # safetensors calls a file missing that it is not allowed to read
             yield
     except FileNotFoundError:
         raise ModelFolderError(f"{path} does not exist.") from None

@@ -229,7 +229,7 @@ def _does_not_fit(piece: Piece) -> SentenceError:
 
 
 def with_autocast_of_caller(work: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-    """Autocast is each thread's own: the caller's goes along into those that work."""
+    """Autocast is set per thread: threads that work get the caller's setting with each task."""
     kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     precisions = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds]
 

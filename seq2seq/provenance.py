@@ -86,8 +86,8 @@ class Training(TypedDict):
     hardware: list[Hardware]
     """All that sessions of it ran on."""
     changed: NotRequired[dict[str, list[Any]]]
-    """Settings, versions as `software.NAME`, and what training files held as `sha256.PATH`, that
-    earlier sessions had otherwise: what they were then."""
+    """What was different in earlier sessions, with its values then: settings, versions (as
+    `software.NAME`) and hashes of training files (as `sha256.PATH`)."""
 
 
 class Weights(TypedDict):

@@ -23,8 +23,8 @@ class Sentence:
     """The translation holds each of these exactly as often as it is listed, those inside of other
     terms added: "sea" and "sea horse" make "sea" stand there twice."""
     origins: Sequence[int | None] = ()
-    """For each of the terms, where in the cleaned text what it translates begins, by character: it
-    is asked for there if the sentence is split. None, or none at all, where nobody knows."""
+    """For each term, the character of the cleaned text where what it translates begins: if the
+    sentence is split, that piece's translation must hold it. None, or no list, if nobody knows."""
     number: int | None = None
     """Its place in the whole input, from 0, that random draws follow from; None where that is its
     place in the list."""

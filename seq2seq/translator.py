@@ -110,7 +110,7 @@ class Translator:
         if engine == "native":
             folder, make = find_model(path), partial(native, [path, *ensemble])
             warn_of_other_languages(folder, ensemble, rerank)
-        else:  # by name: it stands on a floor above, and few have its library
+        else:  # imported by name: it is in a layer above this one, and few have its library
             if ensemble:
                 raise ConfigError(f"ensemble: engine={engine} has none; use the native engine.")
             interop = importlib.import_module("seq2seq.interop.targets")

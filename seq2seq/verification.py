@@ -27,7 +27,7 @@ class Comparison(NamedTuple):
 
 
 def verdict_on(one: Translation, other: Translation) -> Verdict:
-    """A tie are two translations whose scores are equal."""
+    """Two different translations whose scores are equal are a tie."""
     if not math.isclose(one.score, other.score, rel_tol=0, abs_tol=TOLERANCE):
         return "different"
     return "same" if one.text == other.text else "tie"

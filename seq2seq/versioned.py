@@ -29,8 +29,8 @@ def read_versioned(path: Path, version: int, kind: type) -> dict[str, Any]:
 
 
 def misfit(value: Any, kind: Any, where: str = "") -> str:
-    """What of a value, found at `where`, is not of this type, in words; empty if it fits. Keys that
-    are not known may be there."""
+    """Says which part of a value, found at `where`, does not have the type `kind`; "" if it fits.
+    Unknown keys are allowed."""
     if kind is Any:
         return ""
     fits, parts = True, list[tuple[Any, Any, str]]()

@@ -3,7 +3,7 @@
 Sequence-level knowledge distillation (Kim and Rush 2016): the sentences of a corpus, translated by
 a large model, are easier to learn for a small one. CORPUS is SRC TGT, one PATH with both sides, or
 one text file of sources. Rows are source TAB translation TAB line TAB score, a corpus to train on
-(data.train.path); lines are counted from 0. Of each line comes the reference, which has no score,
+(data.train.path); lines are counted from 0. For each line comes the reference, without a score,
 then the --n-best translations of the teacher, best first, each text once. What nobody should learn
 is left out and counted: translations that are empty, as long as the search allows, repeat
 themselves without end, or copy the source. FILE.SOURCE.md beside the output has the terms of the

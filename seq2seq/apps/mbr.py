@@ -48,9 +48,9 @@ def with_candidates(config: SearchConfig, args: argparse.Namespace) -> SearchCon
 def chooser(
     args: argparse.Namespace, config: SearchConfig
 ) -> Callable[[list[Translation], bool], list[Translation]]:
-    """What is written, best first, of what a search `with_candidates` has found, and whether it
-    was `free`: scores under terms that a translation must hold are no probabilities, nor are those
-    in which a model of the other direction has a say."""
+    """A function from what a search `with_candidates` found to what is written, best first. It is
+    told if the search was `free`: scores under terms that a translation must hold are not
+    probabilities, nor are those in which a model of the other direction has a say."""
     if args.mbr is None:
         return lambda found, free: found
     utility = utility_for(args.mbr, args.model)

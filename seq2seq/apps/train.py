@@ -238,7 +238,7 @@ class TranslationCLI(LightningCLI):
             raise ConfigError(str(error)) from None
         cluster = self.trainer._accelerator_connector.cluster_environment
         if isinstance(cluster, SLURMEnvironment):
-            # It would write a checkpoint in the middle of a step, and `test` that one.
+            # Requeueing would write a checkpoint within a step, and `test` would score that one.
             cluster.auto_requeue = False
 
     def _run_services(self, made: Namespace) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class TranslationCLI(LightningCLI):
         if isinstance(steps, int) and settings.check_val_every_n_epoch is not None:
             services["val_check_interval"] = 1.0
         elif isinstance(steps, int):
-            # It counts steps, for Lightning batches.
+            # The setting counts steps, Lightning counts batches.
             services["val_check_interval"] = steps * settings.accumulate_grad_batches
         if self.subcommand != "fit":
             # What is scored is what `translate` gives, so only training is in a lower precision.

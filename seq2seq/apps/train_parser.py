@@ -19,7 +19,7 @@ from seq2seq.errors import ConfigError
 LONGEST_ERROR = 600
 """Characters."""
 MOST_SUGGESTED = 8
-"""Settings, for one that there is not."""
+"""Settings suggested for one that does not exist."""
 FILES = "--data.{0}.src FILE --data.{0}.tgt FILE, or --data.{0}.path FILE"
 CORPORA = {
     "train": FILES.format("train"),
@@ -45,7 +45,7 @@ NO_KIND = re.compile(
 UNKNOWN = re.compile(
     r"(?:unrecognized arguments: (--)|Subcommand '\w+' does not accept option ')([\w.-]+)"
 )
-"""How it tells of a setting that there is not, on the command line and in a file."""
+"""How it reports a setting that does not exist, on the command line and in a file."""
 
 
 class OneLineParser(LightningArgumentParser):

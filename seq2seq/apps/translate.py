@@ -2,7 +2,7 @@
 
 Reads a file or standard input, UTF-8, one sentence a line; writes one translation a line in the
 same order. A blank line gives a blank line. With --n-best N each sentence gives N lines of
-index TAB score TAB translation, best first. --alignment and --token-scores are columns behind.
+index TAB score TAB translation, best first. --alignment and --token-scores add columns at the end.
 
 Lines may be JSON objects: "text" (or "src") is the sentence, "prefix" what its translation begins
 with, "terms" a list of what it must hold. All fields are handed on to the output. In JSON all

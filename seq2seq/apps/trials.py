@@ -103,10 +103,10 @@ def has_checkpoint(run: Path) -> bool:
 def plan(
     configs: Sequence[Path], seeds: Sequence[int], output: Path, resamples: int
 ) -> list[Trial]:
-    """All trials; a test whose scores are gone or replaced is to be done again. A configuration
-    that cannot be read, has no test set that can be, means another one than the configurations
-    before it by the same name, or has changed since one of its trainings began, is an error, and so
-    is a test set too large for so many resamples."""
+    """All trials; a test whose scores are gone or replaced is to be done again. It is an error if a
+    configuration cannot be read, has no test set that can be read, has another test set than those
+    before it under the same name, or has changed since one of its trainings began; and if a test
+    set is too large for so many resamples."""
     names = [config.stem for config in configs]
     if len(set(names)) < len(names):
         raise ConfigError(

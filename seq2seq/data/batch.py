@@ -76,7 +76,7 @@ def with_other_sources(batch: Batch) -> Batch:
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Indices, longest first, of up to so many tokens when padded, or of one sentence."""
+    """Batches of indices, longest first: each of at most `tokens` when padded, or one sentence."""
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     start = 0
     while start < len(order):

@@ -17,8 +17,8 @@ from seq2seq.text.subwords import Subwords
 
 EncodedPair = tuple[Ids, Ids]
 EXCESS = 1.5
-"""Times its budget that a batch of sampled subwords may take before it is cut: two parts cost a
-sixth more time than one with more padding (docs/results.md)."""
+"""A batch of sampled subwords is cut if it takes more than this many times its budget: two parts
+cost a sixth more time than one with more padding (docs/results.md)."""
 POOL = 1 << 17
 """Tokens of sampled subwords, on the longer side, that are sorted together: half a second of one
 core, and 3 MB."""
@@ -35,7 +35,7 @@ def most_pairs(batch_tokens: int) -> int:
 
 
 def batches_together(batch_tokens: int, sampling: SubwordSampling) -> int:
-    """How many draws have their pairs shared out anew together, see `TrainingBatches`."""
+    """How many draws are pooled before their pairs are shared out anew, see `TrainingBatches`."""
     return 1 if sampling == SubwordSampling() else max(1, POOL // batch_tokens)
 
 
@@ -100,8 +100,8 @@ class TrainingBatches(Dataset[Parcel]):
         begin = done = 0
         for others in range(number - 1, -1, -1):
             end = bisect(sums, done + (sums[-1] - done) / (others + 1))
-            # The shortest come first: this batch gets no fewer pairs than the others on average, so
-            # they can hold the rest. One is left for each of them.
+            # The shortest come first: this batch gets no fewer pairs than later ones on average, so
+            # they can hold the rest. One pair is left for each of them.
             end = min(end, begin + self.batch_pairs, len(pairs) - others)
             yield pairs[begin:end]
             begin, done = end, sums[end - 1]
@@ -115,7 +115,7 @@ class TrainingBatches(Dataset[Parcel]):
 
 
 def _size(pair: EncodedPair) -> tuple[int, int]:
-    """Pairs of one longer side are sorted by how much longer the source is."""
+    """Pairs whose longer sides are equal are sorted by how much longer the source is."""
     src, tgt = pair
     return _longer(pair), len(src) - len(tgt)
 

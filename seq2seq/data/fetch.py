@@ -129,8 +129,8 @@ def _pip_download(folder: Path) -> bytes:
     """The archive's bytes; pip checks the hash before it runs the archive's own setup script.
 
     pip runs that script to read the archive's metadata, in an isolated environment, which pip
-    before 23.1 has to be asked for, and whose setuptools must be old enough for it; what else it
-    needs there may come as a wheel. Nothing is installed, and `folder` is left empty.
+    before 23.1 makes only if asked. The setuptools there must be old enough for the script; what
+    else it needs may come as a wheel. Nothing is installed, and `folder` is left empty.
     """
     requirements, constraints = folder / "requirements.txt", folder / "constraints.txt"
     requirements.write_text(f"nmt==0.0.6 --hash=sha256:{NMT_SHA256}\n", encoding="utf-8")

@@ -91,9 +91,9 @@ def read_jsonl(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
 def pairs_in_rows(
     rows: Iterable[tuple[str, str | Fields]], sides: Sides, errors: Errors
 ) -> Iterator[Pair]:
-    """rows: where each is, which begins its errors, and a record, or the line of JSON that holds
-    it. If errors are not strict, one without the two fields is a source without translation; if
-    none has them, that is an error."""
+    """rows: for each its place, with which its errors begin, and a record or the line of JSON that
+    holds one. If errors are not strict, a row without the two fields is a source without
+    translation; if no row has them, that is an error."""
     first: CorpusError | None = None
     found = False
     for where, row in rows:
@@ -139,7 +139,7 @@ def read_xliff(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
             (_declared(unit, sides.src_lang, "source-language", "srcLang"), _text(source)),
             (_declared(unit, sides.tgt_lang, "target-language", "trgLang"), _text(target)),
         ]
-        # The outer three have no sides of their own: they are here to leave the tree.
+        # The last three have no sides of their own: they are named here to leave the tree, too.
         for unit in _elements(path, "trans-unit", "segment", "unit", "group", "file")
         if (source := unit.find("{*}source")) is not None
         if (target := unit.find("{*}target")) is not None
@@ -246,7 +246,7 @@ def _text(element: Any) -> str:
 
 
 def _declared(unit: Any, wanted: str, *names: str) -> str:
-    """The language in one of these attributes around a unit; `wanted` if none is, or is wanted."""
+    """The language in these attributes around a unit; `wanted` if there is none, or if it is ""."""
     values = (around.get(name) for around in unit.iterancestors() for name in names)
     return next(filter(None, values), wanted) if wanted else ""
 

@@ -18,7 +18,7 @@ def read_dataset(name: str, split: str, sides: Sides, errors: Errors) -> Iterato
     dataset = load(name, split)
     columns = {field.split(".")[0] for field in (sides.src_field, sides.tgt_field)}
     if columns <= set(dataset.column_names):
-        dataset = dataset.select_columns(sorted(columns))  # others, images say, are not decoded
+        dataset = dataset.select_columns(sorted(columns))  # others, e.g. images, stay encoded
     rows = ((f"hf:{name} row {number}", record) for number, record in enumerate(dataset))
     return pairs_in_rows(rows, sides, errors)
 

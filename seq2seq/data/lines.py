@@ -82,7 +82,7 @@ def _pack_zstd(path: str | Path | int, mode: str) -> Iterator[BinaryIO]:
 
 
 PACKERS: dict[str, Any] = {".gz": _pack_gzip, ".zst": _pack_zstd}
-"""By the last suffix: what packs a file, or what an open one with this number takes."""
+"""By the last suffix: what packs a file, which is given by its path or, if open, by its number."""
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def read_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str]:
 def check_aligned(one: str, other: str) -> None:
     """CorpusError unless two files have as many lines; before hours of work, not after.
 
-    Of a pipe that is only known at its end."""
+    A pipe is not checked here: its lines can be counted only at its end."""
     if is_pipe(one) or is_pipe(other):
         return
     counts = [sum(1 for _ in read_lines(path)) for path in (one, other)]
@@ -140,7 +140,7 @@ def check_aligned(one: str, other: str) -> None:
 
 
 def decode_lines(lines: Iterable[bytes], name: str, *, errors: Errors = "strict") -> Iterator[str]:
-    """Lines as a binary file yields them -> text; `name` is told in errors.
+    """Lines as a binary file yields them -> text; errors begin with `name`.
 
     With "surrogateescape" a byte that is not UTF-8 becomes a lone surrogate, which writing with
     the same handler turns back into the byte.

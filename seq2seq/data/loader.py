@@ -94,8 +94,8 @@ class ResumableLoader(DataLoader[Parcel]):
 
 def _begin_worker(_: int) -> None:
     """Switch the garbage collector off: batches refer to nothing in circles, and it took a third
-    of the time of a worker (docs/results.md). Of SIGTERM and SIGUSR1 to all processes of a run,
-    which still needs batches then, only a SIGTERM of the run itself ends a worker."""
+    of the time of a worker (docs/results.md). SIGTERM and SIGUSR1 may be sent to all processes of a
+    run, which still needs batches then: only a SIGTERM from the run itself ends a worker."""
     gc.disable()
     if sys.platform == "linux":  # macOS does not tell who has sent a signal
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
@@ -105,8 +105,8 @@ def _begin_worker(_: int) -> None:
 
 
 def _end_when_told(run: BaseProcess) -> None:
-    """By `run`, or because it has ended. The one above this process may be another, a server of
-    forks, which lives as long as this one (Python's way from 3.14 on)."""
+    """End when `run` says so, or has ended. The parent of this process may be another one: a fork
+    server, which lives as long as this process (Python's default from 3.14 on)."""
     while True:
         told = signal.sigtimedwait([signal.SIGTERM], 1)
         if not run.is_alive() or (told is not None and told.si_pid == run.pid):

@@ -56,14 +56,14 @@ class Mixture(Sampler[list[Draw]]):
         return len(self) if self.limit is None else min(len(self), self.limit)
 
     def place(self, batches: int, end: int) -> int:
-        """Where to go on in an epoch of which so many `batches` of `end` were seen: after the same
-        share of it as it is now, rounded to whole steps."""
+        """Where to go on in an epoch of which `batches` were seen, when it had `end`: at the same
+        share of its present length, rounded to whole steps."""
         step = self.accumulated
         return step * min(round(batches * self.end / (end * step)), (self.end - 1) // step)
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        """The draws of all epochs without end, `together` at a time, fewer where an epoch ends:
-        who asks ahead does not wait where the next one begins."""
+        """The draws of all epochs, without end, `together` at a time, fewer where an epoch ends:
+        workers that prefetch need not wait where the next epoch begins."""
         start = self.start
         for epoch in count(self.epoch):
             draws = islice(self.batches(epoch, start), self.end - start)

@@ -20,8 +20,8 @@ Settings = Mapping[str, str]
 
 
 def in_place(path: Path) -> bool:
-    """Whether it is there and no regular file, or open already, as /dev/stdout is: a device, a pipe
-    or an open file takes what is written, and stays what it is."""
+    """Whether the path exists but is no regular file, or is open already, as /dev/stdout is: a
+    device, a pipe or an open file takes what is written, and stays what it is."""
     return os.path.exists(path) and not (os.path.isfile(path) and _descriptor(path) is None)
 
 
@@ -138,10 +138,10 @@ class UnfinishedFile(Output):
 def open_output(
     path: Path | None, settings: Settings, *, resume: bool = False, number_column: int | None = None
 ) -> Iterator[Output]:
-    """Where lines go; a file gets its name when the block ends without an error. One that no line
-    was finished of is not kept.
+    """Where lines go; a file gets its name when the block ends without an error. A file without a
+    finished line is not kept.
 
-    With `resume` the unfinished file is gone on with, if there is one: `done` says how many lines
+    With `resume` the unfinished file is continued, if there is one: `done` says how many lines
     of input it holds. A line of input has one row, or any number of rows with its index, from 0, in
     this column, between tabs. ConfigError while another process writes the same file.
     """
@@ -188,9 +188,9 @@ def open_output(
 
 @contextmanager
 def _locked(path: Path, name: str) -> Iterator[None]:
-    """Nobody else has the file, empty if it is new, until the block ends. Who had it before may
-    have removed it: what is locked must still be what has the name. A file system without locks
-    has none."""
+    """Nobody else has the file, which is made if need be, until the block ends. Whoever had it
+    before may have removed it, so the locked file must still be the one of this name. Where the
+    file system has no locks, nothing is locked."""
     while True:
         with path.open("ab") as file:
             try:
@@ -234,7 +234,7 @@ def finished(rows: Iterable[bytes], number_column: int | None) -> tuple[int, int
 
 
 def _check_settings(made_with: Path, settings: Settings) -> None:
-    """That the unfinished file was begun with the same ones."""
+    """ConfigError unless the unfinished file was begun with the same settings."""
     try:
         earlier = json.loads(made_with.read_text(encoding="utf-8"))
     except FileNotFoundError:

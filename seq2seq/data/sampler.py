@@ -32,9 +32,9 @@ class Draw(NamedTuple):
 class TokenBatchSampler:
     """Batches of pairs of similar length under a token budget, in another order every epoch.
 
-    lengths: as `PairStore.lengths`. A batch of n pairs costs n * longest, where the longest side of
-    all pairs is counted with its end token; it stays within `batch_tokens`, a longer pair is a
-    batch alone. No batch has more than `batch_pairs` pairs.
+    lengths: as `PairStore.lengths`. A batch of n pairs costs n times its longest side, which is
+    counted with its end token; that stays within `batch_tokens`, but a longer pair is a batch by
+    itself. No batch has more than `batch_pairs` pairs.
     With `max_length`, pairs with an empty or a longer side never come.
 
     Everything drawn follows from (seed, epoch): the same plan on every rank and after a resume.
@@ -102,8 +102,8 @@ class TokenBatchSampler:
         indices, lengths = indices[fits], lengths[fits]
         longer = self._longer(lengths)
         src, tgt = lengths.T.astype(np.float64)
-        # Pairs of one longer side are sorted by how much longer the source is; a little noise, for
-        # 1% more padding, lets them meet in another company every epoch.
+        # Pairs whose longer sides are equal are sorted by how much longer the source is; a little
+        # noise, at the cost of 1% more padding, mixes them with other pairs in every epoch.
         noise = 2 * rng.random(len(indices)) if self.shuffle else 0
         indices = indices[np.lexsort((src - tgt + noise, longer))]
         sizes = self._sizes(longer)

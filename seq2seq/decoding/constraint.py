@@ -13,7 +13,7 @@ class Standing(Protocol):
 
     @property
     def rest(self) -> int:
-        """Tokens that would write them, without those of a beginning at the end."""
+        """Tokens still to be written for them, less those of a phrase begun at the end."""
 
     @property
     def inside(self) -> int | None:

@@ -15,7 +15,7 @@ from seq2seq.decoding.search import Hypothesis
 
 
 class Progress:
-    """Of one search, whose tensors have a row for each sentence that still goes on: B of them."""
+    """How far one search is; its tensors have a row for each of B sentences that still go on."""
 
     def __init__(self, limits: Tensor, enough: int | None = None) -> None:
         """limits: how many tokens each may have, the end token counted. A sentence is done when it

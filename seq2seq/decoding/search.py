@@ -16,13 +16,13 @@ class Hypothesis(NamedTuple):
     score: float
     """log P(tokens, end | source) divided by the length penalty; the higher the better. Repetition
     and coverage penalties are in it, and what a model of the other direction adds; under a
-    constraint it is without what is given, see constrained.py."""
+    constraint, tokens that are given do not count, see constrained.py."""
 
 
 class Stepper(Protocol):
     """The model's side of a search over B sentences.
 
-    start(width): begin W rows for each sentence; called again, begin another search of the same
+    start(width): begin W rows for each sentence; called again, search the same sentences anew
     step(tokens (B * W,)) -> log-probabilities (B * W, V) of what follows each row, in fp32
     select(N sentences, beams (N, W)): go on with these sentences only; their beam w continues
         what was beam beams[., w]

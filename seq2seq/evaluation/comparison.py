@@ -13,7 +13,7 @@ from seq2seq.evaluation.words import Found, scored_words, word_scores
 from seq2seq.text.scripts import Unit, length_in, scripts_in, unit_of
 
 RARE = 10
-"""A word is rare that was seen less often in training."""
+"""A word that was seen less often than this in training is rare."""
 LONG = 2, 5
 """An over-long translation has more than 2 times the words of its longest reference, and at least 5
 words more."""
@@ -60,7 +60,7 @@ class Comparison:
     test: str
     """Behind the p-values: its name and size."""
     sure: float
-    """Below this p a difference is called one."""
+    """Below this p a difference is called "better" or "worse"."""
     scores: list[SystemScore]
     groupings: list[Grouping]
     found: list[Found]

@@ -24,7 +24,7 @@ from seq2seq.evaluation.metrics import check_lines, evaluate, new_metrics
 PAIRED = {"bootstrap": "bs", "randomization": "ar"}
 """Tests, and sacreBLEU's names for them."""
 SURE = {"bootstrap": 0.025, "randomization": 0.05}
-"""Below this p equally good systems come, with a difference of either sign, in at most some 5 % of
+"""Equally good systems get a p below this, for a difference of either sign, in at most some 5 % of
 comparisons."""
 TRIALS = 10
 """Swaps of approximate randomization for each resample of the interval, as in sacreBLEU."""
@@ -171,9 +171,9 @@ def _tested(
 
 
 def _p_value(result: Any, baseline: Any, least: float) -> float | None:
-    """sacreBLEU counts what exceeds the difference, not what reaches it: a difference of nothing,
-    which is always reached, and those of few lines, which swapping all of them or none reaches. Its
-    bootstrap of few lines finds the same difference again and again, as if that proved it."""
+    """sacreBLEU's p, corrected: 1 for no difference, else `least` or more. sacreBLEU counts what
+    exceeds a difference, not what equals it, as swapping all lines or none does. With few lines
+    its bootstrap finds the same difference again and again, as if that proved it."""
     if result.p_value is None:
         return None
     return 1.0 if result.score == baseline.score else max(least, float(result.p_value))

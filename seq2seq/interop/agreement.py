@@ -93,8 +93,8 @@ def search(engine: ScoringEngine, examples: Sequence[Example], config: SearchCon
 def forced_difference(
     native: ScoringEngine, other: ScoringEngine, examples: Sequence[Example]
 ) -> float:
-    """Largest difference of a log-probability; NaN if there is one. What is never said is left
-    out, and what both hold for impossible: probabilities of 0 have logarithms of any size."""
+    """Largest difference of a log-probability; NaN if any is NaN. What is never said is left out,
+    and what both consider impossible: probabilities of 0 have logarithms of any size."""
     differences = [torch.zeros(1)]
     for rows in batches([len(each.src) + 1 for each in examples], BATCH_TOKENS):
         src, tgt = [examples[row].src for row in rows], [examples[row].tgt for row in rows]
@@ -105,7 +105,7 @@ def forced_difference(
 
 
 def is_tie(engine: ScoringEngine, src: Ids, one: Ids, other: Ids) -> bool:
-    """Whether two translations part where the engine holds both tokens for equally likely."""
+    """Whether two translations part where the engine considers both tokens equally likely."""
     both = zip([*one, EOS_ID], [*other, EOS_ID], strict=False)
     place = next(place for place, (a, b) in enumerate(both) if a != b)
     a, b = engine.log_probs([src, src], [one, other])

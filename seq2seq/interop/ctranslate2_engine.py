@@ -51,7 +51,7 @@ class CTranslate2Engine:
         ruled = config.min_target_length > 0 or config.no_repeat_ngram > 0
         again: list[int] = []
         for row, (request, limit) in enumerate(zip(batch, limits, strict=True)):
-            # To forbid tokens changes the scores of the others: only where they are said.
+            # Forbidding tokens changes the scores of the others: done only where they are said.
             said = [each.tokens for each in found[row][: config.n_best]]
             odd = any(not set(NEVER_SAID).isdisjoint(tokens) for tokens in said)
             if odd:

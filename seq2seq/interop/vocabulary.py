@@ -73,8 +73,8 @@ def vocabulary(
 ) -> Vocabulary:
     """entries: theirs by id; texts: what text can become; a piece without entry is unknown there.
 
-    No text becomes an entry that is called as a special piece of ours but is none there, or that
-    SentencePiece takes for no piece.
+    No text becomes an entry that has the name of a special piece of ours but is none there, or that
+    SentencePiece does not accept as a piece.
     """
     first = [special.pad, special.unk, special.bos, special.eos]
     for special_id in filter(lambda each: each is not None, [*first, special.start]):

@@ -61,7 +61,7 @@ def fast_attention(
 ) -> Tensor:
     """The library's fused kernel; one mask broadcasts over heads.
 
-    Kernels disagree about a query without keys, so it looks at all, and its output is set to zero.
+    Kernels disagree about a query that may see no key: here it sees all, and its output is zeroed.
     """
     allowed = may_attend(valid_lens, key.shape[2])[:, None]  # (B, 1, 1 or Q, K)
     blind = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, 1 or Q, 1)
@@ -99,7 +99,7 @@ def attend(
     dropout: float = 0.0,
     form: AttentionForm = "auto",
 ) -> Tensor:
-    """Attention in the given form, see `form_on`; of joined sentences in the only form there is."""
+    """Attention in the given form, see `form_on`; for joined sentences there is only one form."""
     if isinstance(visible, Spans):
         return joined_attention(query, key, value, visible, dropout)
     return FORMS[form_on(query.device, form)](query, key, value, visible, dropout)
@@ -135,8 +135,8 @@ def takes_joined(
 
 
 def avoid_cudnn_attention() -> None:
-    """Leave out cuDNN's fused attention in this process, which torch prefers on some GPUs: it makes
-    a plan for every new shape, and nearly every batch and every step of a search has a new one."""
+    """Keep this process from using cuDNN's fused attention. torch prefers it on some GPUs, but it
+    makes a plan for every new shape, and nearly every batch and every search step has a new one."""
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
@@ -147,7 +147,7 @@ class MultiHeadAttention(nn.Module):
              visible: valid lengths (B,) or (B, Q), or as masks.py says -> (B, Q, D)
     A query whose valid length is 0 mixes no value: it gets the output projection's bias, or zero
     without one; never NaN and never the mean of the padding.
-    Vectors may lie otherwise than in rows, as a layout says, see layout.py.
+    Vectors need not lie in rows: a layout says how they lie, see layout.py.
     """
 
     def __init__(
@@ -172,8 +172,8 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(inner, d_model, bias=bias)
 
     def keys_and_values(self, key: Tensor, value: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """key (..., key_dim), value (..., value_dim) -> two of (B, H, K, E), or of joined sentences
-        (K, H, E)."""
+        """key (..., key_dim), value (..., value_dim) -> both projected, (B, H, K, E), or (K, H, E)
+        for joined sentences."""
         keys, values = self.key(key), self.value(value)
         return layout.split(keys, self.head_dim), layout.split(values, self.head_dim)
 

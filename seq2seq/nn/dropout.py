@@ -11,7 +11,7 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     On a CPU torch draws one Bernoulli number an element; here eight elements share one 64-bit
     draw, a byte each. The rate is therefore rounded to n / 256. Torch compares bytes ten times
     faster with bytes than with one number, and converts them six times faster than booleans.
-    Layers that are compiled draw as torch does, in the same kernel as what is around.
+    Compiled layers draw as torch does, in one kernel with the operations around it.
     """
     if rate == 0:
         return x

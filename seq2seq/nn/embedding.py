@@ -35,7 +35,7 @@ class TokenEmbedding(nn.Module):
         """Copies and pickles of a parameter lose its hooks."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         learns = self.weight.requires_grad
-        self.weight.requires_grad_(True)  # without, it takes no hook; what it has taken it keeps
+        self.weight.requires_grad_(True)  # else it accepts no hook; one once accepted stays
         self.weight.register_hook(_without_padding_row)
         self.weight.requires_grad_(learns)
 

@@ -15,13 +15,13 @@ from triton.runtime import driver
 from seq2seq.nn import joined_kernels as kernels
 
 BLOCK, STEP = 64, 32
-"""Queries of a block, and keys that they look at in a step; backwards also the keys of a block, and
-the queries of a step that look at them."""
+"""Queries in a block, and keys that they look at in one step. For the gradients of keys and values
+the other way round: keys in a block, and queries of one step that look at them."""
 
 
 @cache
 def triton_runs() -> bool:
-    """Whether Triton can compile what it starts kernels with; if not, a warning says why."""
+    """Whether Triton can compile the code that starts its kernels; if not, a warning says why."""
     try:
         driver.active.get_current_target()
     except Exception as error:  # of any kind: Triton has none of its own for this
@@ -46,11 +46,11 @@ def joined(
     seeds: Tensor | None,
     rate: float,
 ) -> tuple[Tensor, Tensor]:
-    """query (M, H, E), key and value (K, H, E), then `Spans` -> what queries mix (M, H, E), and for
-    the gradient log2 of the sums of exponentials that their weights are divided by (H, M).
+    """query (M, H, E), key and value (K, H, E), then `Spans` -> mixed values (M, H, E) and, for the
+    gradient, log2 of the sum of exponentials that each query's weights are divided by (H, M).
 
-    Weights are dropped at this rate where there are seeds (1,). Only the gradient needs the spans
-    of keys, `seen_firsts` and `seen_ends`.
+    If `seeds` (1,) are given, weights are dropped at this rate. `seen_firsts` and `seen_ends`, the
+    spans of keys, are needed by the gradient only.
     """
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     queries, heads, _ = query.shape
@@ -127,7 +127,7 @@ joined.register_autograd(_gradients, setup_context=_remember)
 
 
 def _sizes(query: Tensor, key: Tensor, rate: float, seeds: Tensor | None) -> dict[str, Any]:
-    """What all kernels are told."""
+    """The arguments that all kernels share."""
     queries, heads, width = query.shape
     return {
         "queries": queries,
@@ -139,5 +139,5 @@ def _sizes(query: Tensor, key: Tensor, rate: float, seeds: Tensor | None) -> dic
         "WIDTH": max(16, triton.next_power_of_2(width)),
         "DROPS": seeds is not None,
         "num_stages": 2,
-        "enable_fp_fusion": True,  # Triton 3.9 warns where nothing is said
+        "enable_fp_fusion": True,  # Triton 3.9 warns if it is not given
     }

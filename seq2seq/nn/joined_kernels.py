@@ -1,12 +1,12 @@
 """Attention of joined sentences for a GPU, in Triton (Tillet et al. 2019).
 
-FlashAttention (Dao 2023) for short sentences: a block of queries has several of them and looks at
-the keys from the first sentence's to the last one's, and no sentence has a block to itself. Scores
+FlashAttention (Dao 2023) for short sentences: a block of queries spans several sentences, and looks
+at the keys from the first sentence's to the last one's; no sentence has a block to itself. Scores
 and weights never leave a multiprocessor; the backward pass computes them again.
 
-Vectors are (M, H, E) and lie one after the other; a query sees the keys from its first to before
-its end, and a key is seen likewise. Sums are in fp32, products of what the vectors are in. Names
-with d_ are gradients of the loss, `gradient` that of the output.
+Vectors are (M, H, E) and lie one after the other; a query sees the keys from its `first` up to, not
+including, its `end`, and the queries that see a key are given likewise. Sums are in fp32, products
+in the type of the vectors. Names with d_ are gradients of the loss, `gradient` that of the output.
 """
 
 import triton
@@ -17,7 +17,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _places(rows, count, head, HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr):
-    """Where rows of one head stand, (rows, WIDTH), and which of these places there are."""
+    """Where rows of one head stand, (rows, WIDTH), and which of these places exist."""
     columns = tl.arange(0, WIDTH)
     places = (rows.to(tl.int64) * HEADS + head)[:, None] * E + columns[None, :]
     return places, (rows < count)[:, None] & (columns < E)[None, :]
@@ -37,7 +37,7 @@ def _store(x, rows, count, head, value, HEADS: tl.constexpr, E: tl.constexpr, WI
 
 @triton.jit
 def _span(firsts, ends, rows, count):
-    """What each of `rows` sees, from a first one to before an end; nothing where there is none."""
+    """What each of `rows` sees, from a first one to before an end; empty for rows past `count`."""
     first = tl.load(firsts + rows, mask=rows < count, other=2147483647)
     return first, tl.load(ends + rows, mask=rows < count, other=0)
 
@@ -45,7 +45,7 @@ def _span(firsts, ends, rows, count):
 @triton.jit
 def _kept(seed, head, rows, columns, rate):
     """1 / (1 - rate) where a weight is kept, else 0: the same in all kernels. `columns` count from
-    the first key of a span; draws differ as long as it has no more than 4096."""
+    the first key of a span; all draws are different if no span has more than 4096 keys."""
     drawn = tl.rand(seed + head, rows * 4096 + columns)
     return tl.where(drawn < rate, 0.0, 1.0 / (1.0 - rate))
 
@@ -56,8 +56,8 @@ def forward(
     HEADS: tl.constexpr, E: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    """softmax(Q K' / sqrt(E)) V of a block of queries, whose keys pass by step by step: sums so far
-    shrink when a higher score comes (Dao 2023, algorithm 1). log_sums, of exponentials, in base 2.
+    """softmax(Q K' / sqrt(E)) V of a block of queries. Keys come a step at a time, and sums so far
+    shrink when a higher score comes (Dao 2023, algorithm 1). log_sums: log2 of exponentials' sums.
     """
     head = tl.program_id(0)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)

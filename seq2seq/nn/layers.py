@@ -59,7 +59,7 @@ class Residual(nn.Module):
     """x + f(norm(x)) (Xiong et al. 2020), or with post-norm norm(x + f(x)) (Vaswani et al. 2017,
     section 3.1); dropout on what f gives.
 
-    forward: x (..., D), f: (..., D) -> (..., D), gives (..., D)
+    forward: x (..., D), and f, a function from (..., D) to (..., D) -> (..., D)
     """
 
     def __init__(self, config: ModelConfig, rate: float) -> None:
@@ -110,9 +110,9 @@ class DecoderLayer(nn.Module):
              -> (..., D)
     Query t of a row sees its row's positions 0 .. positions[t], as `visible` says
     (`DecoderState.visible`): that is the causal mask, in training, evaluation and step-by-step
-    decoding alike. `used` is how many positions the cache has with these; `visible_memory` says
-    what is seen of the source. A list `cross_weights` gets the cross-attention's weights
-    (B, H, W * T, S).
+    decoding alike. `used` is how many positions the cache holds, these included; `visible_memory`
+    says what is seen of the source. If `cross_weights` is a list, the cross-attention's weights
+    (B, H, W * T, S) are appended to it.
     """
 
     def __init__(self, config: ModelConfig, rates: Dropout, form: AttentionForm) -> None:

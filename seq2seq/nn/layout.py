@@ -1,9 +1,8 @@
 """How the vectors of a batch's tokens lie in memory.
 
-Attention looks at them sentence by sentence, as (B, H, N, E). To all other layers each is a vector
-for itself, so they take any number of them in any order: a search has them in rows that are filled
-up, `Padded`; training leaves the padding out, `Unpadded`, and where attention needs none either,
-`Joined`.
+Attention looks at them sentence by sentence, as (B, H, N, E). All other layers treat each vector
+on its own, so they take any number in any order. A search keeps padded rows, `Padded`; training
+leaves the padding out: `Unpadded`, if attention still needs it, or else `Joined`.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -14,15 +13,15 @@ from torch import Tensor
 from seq2seq.nn.masks import Spans, Visible, may_attend
 
 MULTIPLE = 64
-"""Joined sentences have a multiple of so many vectors, one at least of no token: a GPU multiplies
-such sizes fast, and there are fewer sizes for which memory is kept."""
+"""The number of vectors of joined sentences is a multiple of this; at least one is of no token. A
+GPU multiplies such sizes fast, and there are fewer sizes for which memory is kept."""
 
 
 class Layout(Protocol):
     """(..., D) below is how a layout's vectors lie."""
 
     def tokens(self, x: Tensor) -> Tensor:
-        """What stands at the positions of rows, (R, N) -> (...)."""
+        """What padded rows hold, one for each position, in this layout: (R, N) -> (...)."""
 
     def split(self, x: Tensor, head_dim: int) -> Tensor:
         """(..., H * E) -> (B, H, N, E), or joined (M, H, E)."""
@@ -65,9 +64,9 @@ class Padded(NamedTuple):
 class Unpadded(NamedTuple):
     """(M, D): the tokens of all sentences one after the other, without padding (Zeng et al. 2022).
 
-    M is above the number of tokens: padding reads a vector that is of no token, and whose gradient
-    is zero. It is rounded up, so that batches of about the same size have the same M: a CPU makes a
-    kernel for each product of each shape, and a GPU likes multiples of eight.
+    M is above the number of tokens: padding reads a vector that belongs to no token and whose
+    gradient is zero. M is rounded up, so that batches of about the same size have the same M: a CPU
+    makes a kernel for each product of each shape, and a GPU likes multiples of eight.
     """
 
     places: Tensor
@@ -81,7 +80,7 @@ class Unpadded(NamedTuple):
 
     @classmethod
     def of(cls, lens: Tensor, width: int, tokens: int, heads: int) -> "Unpadded":
-        """Of rows (B, width), `tokens` the sum of their lengths (B,): no device is waited for."""
+        """For rows (B, width); `tokens` is the sum of their lengths (B,): it needs no device."""
         inside = may_attend(lens, width)[:, 0]  # (B, N)
         flat = inside.flatten()
         places = _places(flat, room_for(tokens))  # (M,)
@@ -110,7 +109,7 @@ class Unpadded(NamedTuple):
 
     @property
     def _ends(self) -> int:
-        """Where in (M, H) the tokens do."""
+        """Where in (M, H), flattened, the tokens end."""
         return self.real * self.together.shape[1]
 
 
@@ -127,8 +126,8 @@ class Joined(NamedTuple):
 
     @classmethod
     def of(cls, lens: Tensor, width: int, tokens: int) -> "Joined":
-        """Of rows (B, width), `tokens` no less than the sum of their lengths (B,): no device is
-        waited for."""
+        """For rows (B, width); `tokens` is at least the sum of their lengths (B,), known without
+        waiting for a device."""
         room = (tokens // MULTIPLE + 1) * MULTIPLE
         places = _places(may_attend(lens, width).flatten(), room)
         bounds = torch.cat([lens.new_zeros(1), lens.cumsum(0)])
@@ -146,7 +145,7 @@ class Joined(NamedTuple):
         return heads.flatten(1)
 
     def visible(self, valid_lens: Tensor, keys: Layout) -> Visible:
-        """The shape of the lengths is all that counts: (B,) are the keys' own, (B, Q) causal."""
+        """Only the shape of `valid_lens` counts: (B,) is all keys of a sentence, (B, Q) causal."""
         assert isinstance(keys, Joined), "joined queries see joined keys"
         firsts, ends = keys._bounds_of(self.sentences)
         seen_firsts, seen_ends = self._bounds_of(keys.sentences)
@@ -156,7 +155,7 @@ class Joined(NamedTuple):
         return Spans(firsts.int(), ends.int(), seen_firsts.int(), seen_ends.int())
 
     def _bounds_of(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
-        """Where each of these sentences begins here, and where it ends; B ends at 0."""
+        """Where each of these sentences begins here, and ends; B, which is none, ends at 0."""
         ends = torch.cat([self.bounds[1:], self.bounds.new_zeros(1)])
         return self.bounds[sentences], ends[sentences]
 
@@ -168,7 +167,7 @@ def room_for(tokens: int) -> int:
 
 
 def _places(inside: Tensor, room: int) -> Tensor:
-    """Those of `inside` (B * N,) that hold tokens, then the first one for no token -> (room,)."""
+    """The places where `inside` (B * N,) is true, then 0, the first place, as filler -> (room,)."""
     places: Tensor = inside.nonzero_static(size=room, fill_value=0)[:, 0]
     return places
 
@@ -176,8 +175,8 @@ def _places(inside: Tensor, room: int) -> Tensor:
 class _Moved(torch.autograd.Function):
     """x (I, E) at the places `there` (...) -> (J, E); from row `ends` on zeros, if it is given.
 
-    Rows that are taken twice have gradients of zero. So the gradient is moved `back`, with zeros
-    from row `back_ends` on, where torch would add it up: slowly, and in bf16 inexactly.
+    Rows that are taken twice have gradients of zero. So the gradient is just moved `back`, with
+    zeros from row `back_ends` on. torch would add it up instead: slowly, and in bf16 inexactly.
     """
 
     @staticmethod

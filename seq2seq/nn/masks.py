@@ -4,9 +4,9 @@ True means *may attend*, as in torch's scaled_dot_product_attention. This is the
 knows how lengths become masks; a new masking rule is a new function here.
 
 `valid_lens` comes in two forms: (B,), every query of a row sees the first n keys (padding); and
-(B, Q), each query has its own n (causality: [1, 2, ..., T]). Where a query sees more than a first
-part, as a beam of a search does, a mask (B, Q, K) takes their place. Sentences that are joined say
-with `Spans` where they end.
+(B, Q), each query has its own n (causality: [1, 2, ..., T]). Where a query does not simply see the
+first n keys, as with several beams of a search, a mask (B, Q, K) takes their place. For joined
+sentences, `Spans` say where each begins and ends.
 """
 
 from typing import NamedTuple

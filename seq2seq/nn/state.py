@@ -37,7 +37,7 @@ class LayerState:
         """Put keys and values (B, H, W * T, E) at `positions` (R, T) of their beams; return all
         (B, H, used * W, E).
 
-        Without a cache they are returned as they come, so that autograd sees nothing in place.
+        Without a cache they are returned as they come: autograd allows no writing in place.
         """
         if self.keys is None or self.values is None:
             assert used == positions.shape[1], "a state without a cache decodes only once"
@@ -52,7 +52,7 @@ class LayerState:
         return self.keys[:, :, :used].flatten(2, 3), self.values[:, :, :used].flatten(2, 3)
 
     def select(self, count: int, places: Tensor, sentences: Tensor) -> "LayerState":
-        """Go on with `count` sentences: those at `places` (I,) are what was at `sentences` (I,)."""
+        """Go on with `count` sentences; what was at `sentences` (I,) is moved to `places` (I,)."""
         assert self.keys is not None, "without a cache there is nothing to select"
         assert self.values is not None
         kept = []
@@ -111,7 +111,7 @@ class DecoderState:
         """Which keys a token at `positions` (R, T) sees, of those that `LayerState.extend` returns.
 
         Its row's positions up to its own: as lengths (R, T), or with several beams and a cache as a
-        mask (B, W * T, used * W), since the slots that a beam does not come from lie between.
+        mask (B, W * T, used * W), since slots that are not among a beam's ancestors lie between.
         """
         if self.width == 1:
             return positions + 1
@@ -122,7 +122,7 @@ class DecoderState:
         return (slots[:, :, None] & past[..., None]).flatten(3).flatten(1, 2)
 
     def select(self, sentences: Sequence[int], beams: Tensor) -> "DecoderState":
-        """Go on with N sentences only: beam w of the n-th, from what was its beam beams[n, w].
+        """Go on with N sentences only; beam w of the n-th continues what was its beam beams[n, w].
 
         beams (N, W) count from 0 in each sentence. The old state must not be used any more. The
         fewer sentences change their place, the less is copied; the device is not waited for.

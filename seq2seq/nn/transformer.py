@@ -97,7 +97,7 @@ class Transformer(nn.Module):
         """An empty state for W beams per sentence: memory (B, S, D) or as the layout says,
         src_lens (B,).
 
-        With a cache, tokens may be decoded step by step; without one, once and all at a time.
+        With a cache, tokens may be decoded step by step; without one, only once, all together.
         """
         assert cached or width == 1, "beams share a cache"
         sentences = len(src_lens)
@@ -111,7 +111,7 @@ class Transformer(nn.Module):
                 layers.append(LayerState(keys, values, None, None))
                 continue
             cache = keys.new_zeros(2, *keys.shape[:2], FIRST_ROOM, width, keys.shape[3])
-            # Every step folds heads into the batch, which strided ones would be copied for.
+            # Every step folds heads into the batch; strided tensors would be copied each time.
             keys, values = keys.contiguous(), values.contiguous()
             layers.append(LayerState(keys, values, cache[0], cache[1]))
         lengths = src_lens.new_zeros(sentences * width)

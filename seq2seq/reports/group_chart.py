@@ -19,7 +19,7 @@ svg text { font: 12px system-ui, sans-serif; fill: var(--faint) }
 
 
 class Estimate(NamedTuple):
-    """A value, and the middle and the half of its interval where there is one."""
+    """A value, and the middle and half the width of its interval where there is one."""
 
     value: float
     middle: float | None = None

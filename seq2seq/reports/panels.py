@@ -96,8 +96,8 @@ class Panel:
         return _axis(values, log=self.kind.log)
 
     def marked(self, points: Points) -> bool:
-        """Are there so few points that each is marked? Means of neighbours are none that was
-        logged, but a lone one would not be seen."""
+        """Are there so few points that each is marked? Means of neighbours were not logged, so they
+        are not marked, except a lone one, which would not be seen."""
         return len(points) <= (1 if self.kind.smooth else 50)
 
 

@@ -12,8 +12,8 @@ from seq2seq.text.words import cuts
 class Glossary:
     """Source term -> target term, both as they are written.
 
-    A source term in lower case is found in any case, one with a capital only as it is written; an
-    accent may be a character of its own, in both, and a space be several, or one without a break.
+    A source term in lower case is found in any case, one with a capital only as it is written. In
+    both kinds an accent may be a separate character, and a space several spaces, or a no-break one.
     """
 
     def __init__(self, terms: dict[str, str]) -> None:
@@ -78,5 +78,5 @@ def _spelled(words: str) -> str:
 
 
 def _places(text: str) -> list[int]:
-    """Where a term could begin or end: as many, however many characters a space has."""
+    """Where a term could begin or end: as many places, whatever the length of its spaces."""
     return [at for at in cuts(text) if not text[max(at - 1, 0) : at + 1].isspace()]

@@ -75,9 +75,9 @@ def our_order(serialized: bytes) -> list[str]:
 def reordered(serialized: bytes, order: Sequence[str]) -> bytes:
     """A model that segments text as this one, and where the piece order[i] has the id i.
 
-    order: SPECIAL first, and all text pieces of the model among the others. One that the model
-    lacks decodes to itself and no text becomes it, but for language tags, and for single characters
-    that would be unknown.
+    order: SPECIAL first, and all text pieces of the model among the others. An entry that the model
+    lacks decodes to itself, and no text becomes it, except language tags and single characters that
+    would be unknown.
     """
     theirs = pieces_in(serialized)
     if [piece.text for piece in theirs] == list(order):

@@ -29,13 +29,13 @@ UNKNOWN_PENALTY = 10.0
 
 
 class Lattice(NamedTuple):
-    """Of a word, for each end in it: the places where a last piece may begin, and the chances that
-    it begins there or before, up to a factor. Arrays take a quarter of the memory of lists.
+    """For each place in a word where a piece may end: where it may begin, and the chances that it
+    begins there or before, up to a factor. Arrays take a quarter of the memory of lists.
     """
 
     first: "array[int]"
-    """Of the ends, counted from 1: what belongs to one stands in the other two from first[end - 1]
-    to before first[end]."""
+    """What belongs to an end, counted from 1, stands in `begins` and `chances` from first[end - 1]
+    up to, not including, first[end]."""
     begins: "array[int]"
     chances: "array[float]"
 

@@ -1,8 +1,8 @@
 """Parts of a sentence that no translation should touch: addresses, tags, numbers, placeholders.
 
-A new kind is one pattern: one line in KINDS. Where one did not match, none begins again at every
-place inside, or it ends after a bound: so the time for a line grows as its length. None repeats a
-group possessively, as (...)*+ does: Python before 3.11.5 then takes too much.
+A new kind is one pattern: one line in KINDS. Where a pattern failed, it must not begin again at
+every place inside, or must end after a bound: so time grows only as the length of a line. None
+repeats a group possessively, as (...)*+ does: Python before 3.11.5 then matches too much.
 """
 
 import re

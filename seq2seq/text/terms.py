@@ -26,7 +26,7 @@ class Speller(Protocol):
 
 
 class Place(NamedTuple):
-    """Where in which terms a text ends."""
+    """Which beginnings of terms a text ends with."""
 
     node: int
     """Of the `Matcher`."""
@@ -41,7 +41,7 @@ class State(NamedTuple):
 
     place: Place
     counts: tuple[int, ...]
-    """How often each term stands there for sure; one at the very end may become another word."""
+    """How often each term stands there for sure; one at the very end may yet turn out longer."""
 
 
 class Standing(NamedTuple):
@@ -86,9 +86,9 @@ def not_held(terms: Iterable[str], text: str) -> list[str]:
 def shared(
     terms: Iterable[str], origins: Iterable[int | None], pieces: Sequence[Piece]
 ) -> list[list[str]]:
-    """For each piece of a cleaned source text its terms: those whose origin, see `Sentence`, is
-    there; of those without, what stands in it, as often as it does; what stands in none goes to the
-    first."""
+    """The terms of each piece of a cleaned source text. A term with an origin, see `Sentence`, goes
+    to the piece that the origin is in; one without goes to pieces that it stands in, as often as it
+    does there, and what is left over to the first piece."""
     starts, shares = [piece.start for piece in pieces], [list[str]() for _ in pieces]
     left = Counter[str]()
     for term, origin in zip(map(clean, terms), chain(origins, repeat(None)), strict=False):
@@ -211,7 +211,7 @@ class Terms:
                     yield bool(node or cut), way
 
     def _leads(self, place: Place, way: Way) -> bool:
-        """The step brings the text here to where it leads: not if a word goes on."""
+        """Whether the step, taken here, reaches its node: not if it only continues a word."""
         there, _ = self._followed(place, way.token)
         return way.node in self._matcher.beginnings(there.node)
 

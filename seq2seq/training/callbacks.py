@@ -70,8 +70,8 @@ class BestModelFolder(Callback):
     """Writes the model folder whenever validation BLEU is the best so far, and better than that of
     the model that an earlier session chose at its end.
 
-    So the best model is there but for the moments of writing it, also when the run is killed. A run
-    that is interrupted before its first validation leaves the model as it is then.
+    So the best model is always there, except while it is being written, even if the run is killed.
+    A run that is interrupted before its first validation leaves the model as it is then.
     """
 
     def __init__(self, folder: Path, record: Record) -> None:
@@ -136,10 +136,10 @@ class BestModelFolder(Callback):
         steps: list[int],
         bleu: float | None,
     ) -> None:
-        """Put a model into the folder, with what is known of it; not in a try of some batches.
+        """Put a model into the folder, with what is known of it; not in a `fast_dev_run`.
 
-        Where it is the one that is there, its scores of tests are known, too, and a card that was
-        edited stays.
+        If the folder holds this very model already, its test scores are kept, and so is a card that
+        was edited.
         """
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
@@ -156,13 +156,13 @@ class LastValidation(Callback):
     step is the last one before `trainer.min_steps` and `min_epochs`."""
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        # The limit of time tells first whether a step is the last one.
+        # Timers come first: they decide whether a step is the last one.
         trainer.callbacks = sorted(trainer.callbacks, key=lambda each: not isinstance(each, Timer))  # type: ignore[attr-defined]
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_index: int
     ) -> None:
-        trainer.should_stop = False  # who asked so early asks again, if there is still reason
+        trainer.should_stop = False  # whoever asked this early asks again if there is still reason
 
     def on_train_batch_end(
         self,
@@ -205,12 +205,12 @@ class Patience(EarlyStopping):
 
 
 class Branch(Callback):
-    """A run that begins at a checkpoint of another one chooses its model anew, warns anew, and has
-    all of `trainer.max_time`: what was best there, what was told, and the time, is none of its own.
+    """A run that begins at a checkpoint of another run chooses its model anew, warns anew, and has
+    all of `trainer.max_time`: the best models, warnings and time of the other run do not count.
     """
 
     def __init__(self, checkpoints: Path, own: Sequence[Callback]) -> None:
-        """`checkpoints` is the run's folder of them; `own` remember what is of a run alone."""
+        """`checkpoints` is the run's folder of them; `own` remember what belongs to one run."""
         self.checkpoints, self.own = checkpoints, own
 
     def on_load_checkpoint(

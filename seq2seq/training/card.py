@@ -28,7 +28,7 @@ def put_on_card(
     scores: Mapping[str, Sequence[Score]],
 ) -> None:
     """Write the scores of the test sets, by name, into the folder of the model that was `written`
-    at that time; where that cannot be, say so: they are known already."""
+    at that time. If that fails, only warn: the scores have been printed already."""
     try:
         if written_at(folder) != written:
             raise ModelFolderError(f"{folder} was written anew during the test; test it again.")

@@ -51,9 +51,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class KeptCheckpoints(ModelCheckpoint):
     """Keeps the checkpoints whose `monitor` is highest, in the folder of a run.
 
-    Of those that a checkpoint remembers only the ones in this folder count, so a run may have been
-    moved, and may go on with fewer to keep. Others of its names are removed when a run goes on: a
-    stop has left them, or a session that began there.
+    Of the files that a checkpoint remembers only those in this folder count, so a run may have been
+    moved, and may go on with fewer to keep. When it goes on, other files of such names are removed:
+    a stop has left them, or an earlier session that began at the same checkpoint.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class KeptCheckpoints(ModelCheckpoint):
             save_top_k=count,
             auto_insert_metric_name=False,
             enable_version_counter=False,
-            save_on_train_epoch_end=False,  # from where a run does not go on exactly
+            save_on_train_epoch_end=False,  # a run would not go on exactly from there
             every_n_train_steps=every,
         )
         self.every = every
@@ -76,13 +76,13 @@ class KeptCheckpoints(ModelCheckpoint):
 
     @property
     def state_key(self) -> str:
-        """The same whenever it writes."""
+        """The same whatever decides when it writes, steps or validations."""
         return self._generate_state_key(monitor=self.monitor)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Make its state one of this folder, and of the number to keep."""
+        """Adapt the state in the checkpoint to this folder and to the number to keep."""
         assert self.dirpath is not None
         state = checkpoint["callbacks"].pop(self.state_key, {"best_k_models": {}})
         scores = {
@@ -109,7 +109,7 @@ class KeptCheckpoints(ModelCheckpoint):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Keep the last step, too, where steps decide when; where validations do, it has one."""
+        """Keep the last step, too, if steps decide; if validations do, it is validated anyway."""
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         ends = self.every is not None and trainer.should_stop
         if ends and not self._should_skip_saving_checkpoint(trainer):
@@ -117,7 +117,7 @@ class KeptCheckpoints(ModelCheckpoint):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
-        # The step that the run goes on from is saved; its next one may have several batches.
+        # The step that the run goes on from is saved already; the next may have several batches.
         self._last_global_step_saved = trainer.global_step
         if trainer.ckpt_path is not None and trainer.is_global_zero:
             self._tidy(trainer, Path(trainer.ckpt_path).resolve())
@@ -177,7 +177,7 @@ def start_of_fit(wanted: str | None, run: Path) -> str | None:
         step = step_of(Path(start))
         for path in reversed(last_checkpoints(run)):
             if step_of(path) == step and (str(path) == start or is_complete(path)):
-                return str(path)  # of a best one, too: it is written later and knows of both
+                return str(path)  # even if a best one is wanted: this is written later, knows both
             if step_of(path) > step and is_complete(path):
                 raise ConfigError(
                     f"ckpt_path={wanted}: run={run} has gone on since, to step {step_of(path)}; "

@@ -50,8 +50,8 @@ class ModelChoice(Callback):
     The candidates are the best checkpoint, whose BLEU is known, the mean of the last checkpoints,
     the mean of the best ones, and the moving average; each is scored as in a validation, every
     process its share. They are loaded into a network of their own: what was trained stays as it
-    is. What was measured is written to `table`, as JSON lines. Where a run goes on after its
-    end, the model that it kept then stays if none of them is better.
+    is. What was measured is written to `table`, as JSON lines. If a run goes on after its end, the
+    model that it had kept stays unless a candidate is better.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ def _kept(table: Path) -> Scores:
 
 
 def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> float:
-    """Validation BLEU of a model in the precision of the training, as while the run went on."""
+    """Validation BLEU of a model in the precision of the training, as measured during the run."""
     translator = module.translator_of(model.network)
     metric = CorpusBLEU(model.tgt_lang).to(trainer.strategy.root_device)
     loader, limit = module.data.val_dataloader(), trainer.limit_val_batches

@@ -20,8 +20,8 @@ of a job, and those that have started others pass it on."""
 
 class CleanStop(Callback):
     """Ctrl-C, SIGTERM and SIGUSR1, which Slurm may be told to send, let the step end, write a
-    checkpoint and stop; another one later stops at once, and so does the first one while candidates
-    are scored: the next session does that again.
+    checkpoint and stop. A second signal stops at once, and so does the first one while candidates
+    are scored: the next session scores them again.
 
     The status is 128 plus the signal's number, as in a shell. Of several processes it is enough
     that one gets the signal.
@@ -80,13 +80,13 @@ class CleanStop(Callback):
                 self._stop(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Which model is kept can be chosen by the next session."""
+        """A stop need not wait for the choice of a model: the next session can choose."""
         if self._was_asked(trainer):
             self._stop(trainer)
         self._restore()
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """A signal ends the choice at once, as Ctrl-C does anyway, and not without a word."""
+        """From now on a signal ends the choice at once, as Ctrl-C does, with the usual message."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS[1:]:
                 self._handlers[number] = signal.signal(number, self._exit)

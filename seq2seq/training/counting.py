@@ -10,12 +10,12 @@ from seq2seq.data.loader import ResumableLoader
 
 
 def end_of(trainer: pl.Trainer, checkpoint: Mapping[str, Any] | None = None) -> int:
-    """The last step of a run, -1 where it has none, told to Lightning. First asked with the
-    checkpoint that it goes on from, if there is one."""
+    """The last step of a run, -1 where it has none; Lightning's limits are set to it. The first
+    call gets the checkpoint that the run goes on from, if there is one."""
     loop, most = trainer.fit_loop, trainer.max_steps
     if loop.max_epochs not in (None, -1, 0):
-        # Counted as steps: of a run that stops in the last step of an epoch, and goes on, Lightning
-        # counts that epoch once more. It would also open its loader to count, before it has read
+        # Converted to steps: if a run stops in the last step of an epoch, and goes on, Lightning
+        # counts that epoch twice. It would also open its loader to count batches before it has read
         # where the run goes on.
         loader, done = trainer.datamodule.train_dataloader(), 0  # type: ignore[attr-defined]
         if checkpoint is not None:
@@ -30,11 +30,11 @@ def end_of(trainer: pl.Trainer, checkpoint: Mapping[str, Any] | None = None) -> 
 
 
 def find_place(trainer: pl.Trainer) -> None:
-    """Tell Lightning where in an epoch a run goes on, which may have other batches now."""
+    """Tell Lightning where a run goes on in an epoch, whose batches may be others now."""
     fit, loader = trainer.fit_loop, cast(ResumableLoader, trainer.train_dataloader)
     loop, progress = fit.epoch_loop, fit.epoch_loop.batch_progress
     if progress.is_last_batch:
-        # It would go on with the epoch that has ended, and count too few of them from then on.
+        # Else Lightning stays in the epoch that has ended, and counts too few epochs from then on.
         ended = dict.fromkeys(("ready", "started", "processed", "completed"), loader.epoch)
         fit.epoch_progress.load_state_dict({"total": ended, "current": ended})
         fit.reset_restart_stage()
@@ -50,12 +50,12 @@ def validate_after_whole_steps(trainer: pl.Trainer) -> None:
 
 
 def count_batch(trainer: pl.Trainer, batch_index: int) -> None:
-    """Have Lightning count as many steps and batches as there were, before another one."""
+    """Before a batch, set Lightning's counts of steps and batches to what has been done."""
     loop, accumulated = trainer.fit_loop.epoch_loop, trainer.accumulate_grad_batches
     # What loggers call the step. Lightning counts it apart from the steps, and one short where a
     # run goes on from a checkpoint after which no validation is due.
     loop._batches_that_stepped = trainer.global_step
-    # By the number of batches it tells when a validation is due; the steps of an earlier session
-    # may have had more or fewer.
+    # Lightning sees from the number of batches when a validation is due; steps of an earlier
+    # session may have had more or fewer batches.
     total, place = loop.batch_progress.total, batch_index % accumulated + 1
     total.increment_by(trainer.global_step * accumulated + place - total.ready)

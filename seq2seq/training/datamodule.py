@@ -118,8 +118,8 @@ class CorpusDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Store the training corpora and train the subword models, on one process; the others find
-        them in the cache. What is wrong with the validation set, or BLEU's tokenizer, is told
-        before, not after that."""
+        them in the cache. What is wrong with the validation set, or with BLEU's tokenizer, is
+        reported before that work, not after it."""
         if self.train and self.trainer is not None and self.trainer.state.fn == "fit":
             check_tokenizer(self.tgt_lang)
             self._read_validation()
@@ -200,8 +200,8 @@ class CorpusDataModule(pl.LightningDataModule):
         return self._text_loader("predict")
 
     def longest(self) -> tuple[str, int]:
-        """The corpus with the longest sentence, and the positions that this takes, among those
-        whose pairs a network reads as they are; 0 positions where all are translated only."""
+        """Of the corpora whose pairs a network reads as they are: the one with the longest
+        sentence, and the positions that this takes; 0 positions where all are only translated."""
         found = {"": 0}
         if "validation" in self.texts:
             found["validation"] = int(self._lengths(self.texts["validation"]).max()) + 1

@@ -23,10 +23,10 @@ casts take longer than products in fp32 (docs/results.md)."""
 def precision_for(accelerator: Any, d_model: int, earlier: Sequence[Hardware] = ()) -> str:
     """bf16-mixed where the hardware multiplies bf16 faster than fp32, and products are most of it.
 
-    A CPU is timed, as its instructions do not tell: of two that have the same ones for bf16, one is
-    three times as fast in it as in fp32, and one half as fast, because it was made for AMX, which a
-    virtual machine may hide. A busy CPU gives misleading times, so a run that goes on keeps what it
-    had on the same one; `earlier` is what its sessions so far were trained on.
+    A CPU is timed, as its instructions do not tell: of two CPUs with the same bf16 instructions,
+    one is three times as fast in bf16 as in fp32, the other half as fast, because it was made for
+    AMX, which a virtual machine may hide. A busy CPU gives misleading times, so a run that goes on
+    keeps what it had on the same CPU; `earlier` is what its sessions so far were trained on.
     """
     same = [each["precision"] for each in earlier if each["device"] == cpu_name()]
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():

@@ -36,15 +36,15 @@ IN_A_ROW = 20
 
 
 class Health(Callback):
-    """Tells each symptom once, and again when it got worse.
+    """Reports each symptom once, and again when it has got worse.
 
-    The device is asked for its gradient norms at the logging interval only. What translations show
-    is no warning before the second validation and the end of the warm-up.
+    The device is asked for its gradient norms at the logging interval only. Before the second
+    validation, and up to the end of the warm-up, what validation shows is a note, not a warning.
     """
 
     def __init__(self) -> None:
         self.told: dict[str, int] = {}
-        """Symptom -> its grade when it was told."""
+        """Symptom -> its grade when it was last reported."""
         self.validations = 0
         self._usual: list[float] = []
         """The median norm at each look."""
@@ -61,7 +61,7 @@ class Health(Callback):
         assert isinstance(module, TranslationModule)
         rate = no_learning_rate(module.recipe, trainer.estimated_stepping_batches)
         if rate is not None:
-            self.told.pop(rate.name, None)  # it is of the settings, which each session may change
+            self.told.pop(rate.name, None)  # depends on settings, which each session may change
         self._tell(trainer, rate)
         data = module.data
         validation = data.texts.get("validation")
@@ -128,7 +128,7 @@ class Health(Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """What is not finite is not kept; what is known by now is."""
+        """Refuse weights that are not finite, and store what was seen up to this step."""
         assert isinstance(module, TranslationModule)
         self._look_at_gradients(trainer, module)
         self._stop_if_hopeless(trainer, module)

@@ -32,11 +32,11 @@ class Learner:
     ) -> None:
         self.network, self.recipe, self.unit, self.backward = network, recipe, unit, backward
         self.parameters = [p for p in network.parameters() if p.requires_grad]
-        """To find them takes as long as to start a hundred kernels."""
+        """Kept, as finding them takes as long as starting a hundred kernels."""
         self.parts = Parts(lambda: self.recorded is not None and self.recorded.forget())
         self.recorded: Recorded | None = None
         self._gradients: list[Tensor] = []
-        """Where recorded steps add them, for each of `parameters`."""
+        """The tensors that recorded steps add gradients to, one for each of `parameters`."""
         self._slice_loss = torch.compile(slice_loss, dynamic=True) if recipe.compile else None
 
     @property

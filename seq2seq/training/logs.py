@@ -14,8 +14,8 @@ Row = tuple[int, dict[str, float]]
 
 
 def read_log(run: Path) -> Log:
-    """All that a run has logged. A run that went on after a stop has several files; where a later
-    one begins, what the earlier ones said of those steps and later ones is left behind."""
+    """All that a run has logged. A run that went on after a stop has several files; from the step
+    where a later file begins, what earlier files say is ignored."""
     paths = sorted((run / FOLDER).glob("version_*/metrics.csv"), key=_version)
     if not paths:
         what = "has no logs/version_*/metrics.csv" if run.exists() else "does not exist"

@@ -74,8 +74,8 @@ def cross_entropy_sum(
 class _SlicedLoss(torch.autograd.Function):
     """Loss and gradient in fp32, a slice of tokens at a time, in the logits' own memory.
 
-    Half precision has no room for a gradient that is divided before a loss scale multiplies it, so
-    there both are done in one, at the end.
+    In fp16 a gradient that is divided before a loss scale multiplies it would underflow, so there
+    both are done in one multiplication, at the end.
     """
 
     @staticmethod
@@ -95,13 +95,13 @@ class _SlicedLoss(torch.autograd.Function):
         """
         passes, vocab = 2 if r_drop else 1, logits.shape[1]
         count = passes * len(wanted)
-        # Detached: a slice that torch compiles for anew, as one of a single token, may be none of a
-        # tensor that asks for a gradient and that earlier slices have changed.
+        # Detached: when torch compiles anew for a slice, e.g. one of a single token, the slice must
+        # not be of a tensor that requires a gradient and was changed by earlier slices.
         real = logits.detach()[:count].view(passes, -1, vocab)  # (P, N, V)
         share = 1 / (passes * unit)  # of a token's loss in what is returned
         size = max(1, SLICE.get(logits.device.type, 2**24) // (passes * vocab))
         total = logits.new_zeros((), dtype=torch.float32)
-        on, off = 1 - label_smoothing, label_smoothing / vocab  # q is off everywhere, plus on
+        on, off = 1 - label_smoothing, label_smoothing / vocab  # q: `off`, plus `on` at the gold
         scale = 1.0 if logits.dtype == torch.float16 else share  # of the gradient, for now
         minus_off = torch.full_like(total, -off * scale)
         widens = logits.device.type != "cpu"  # kernels of a GPU convert what they read
@@ -138,8 +138,9 @@ class _SlicedLoss(torch.autograd.Function):
         own, ctx.gradient = ctx.gradient, None
         assert own is not None, "the gradient is computed once, and used up"
         gradient = gradient * ctx.factor
-        # A pass over the largest tensor, which may be left out: training asks for the gradient of
-        # the loss itself, where half precision does not scale it. A GPU is not waited for to know.
+        # Multiplying is a pass over the largest tensor. It is left out where the factor is 1, as in
+        # training, which asks for the gradient of the loss itself, unless fp16 scales it. On a GPU
+        # that is asserted, since finding out would wait for it.
         if gradient.device.type == "cuda" and own.dtype != torch.float16:
             torch._assert_async(gradient == 1, "on a GPU, the gradient of this loss as it is")
         elif gradient.device.type != "cpu" or gradient.numpy() != 1:

@@ -52,7 +52,7 @@ from seq2seq.translator import Translation, Translator
 
 
 def numbered(batch: TextBatch) -> list[Sentence]:
-    """Its sources with their lines in the corpus: samples must not follow from the batch."""
+    """Its sources with their lines in the corpus: what is sampled must not depend on the batch."""
     lines = zip(batch.indices, batch.pairs, strict=True)
     return [Sentence(pair.src, number=index) for index, pair in lines]
 
@@ -163,7 +163,7 @@ class TranslationModule(pl.LightningModule):
             )
         self.learner = Learner(self.network, self.recipe, self._loss_unit, self._backward)
         with self.trainer.precision_plugin.forward_context():
-            # Others wrap the model, for hooks that recordings lack.
+            # Other strategies wrap the model, for hooks that recordings lack.
             records = self.trainer.strategy.model is self and self.learner.can_record
         line = hardware_line(self.trainer, self.recipe)
         rank_zero_info(f"training {line}{', steps recorded' if records else ''}")
@@ -197,7 +197,7 @@ class TranslationModule(pl.LightningModule):
         self.throughput.count(parts)
         if not isinstance(self.trainer.strategy.model, DistributedDataParallel):
             return total.requires_grad_()
-        # The gradients of all processes are averaged when each parameter has got this zero.
+        # DistributedDataParallel averages gradients when each parameter gets one, here these zeros.
         return total + torch.stack([0 * p.sum() for p in self.learner.parameters]).sum()
 
     def _begin_step(self) -> None:
@@ -205,7 +205,7 @@ class TranslationModule(pl.LightningModule):
         self.step_tokens, self.step_loss = 0, torch.zeros((), device=self.device)
 
     def optimizer_zero_grad(self, *_: Any) -> None:
-        """Nothing: Lightning calls it when the gradients are there."""
+        """Does nothing: Lightning calls it when the gradients are already there."""
 
     def _backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss."""
@@ -276,7 +276,7 @@ class TranslationModule(pl.LightningModule):
             self.throughput.restart()
 
     def is_logged(self, batch_index: int) -> bool:
-        """Whether the batch ends a step, and one after which numbers are logged, as the last."""
+        """Whether the batch ends a step after which numbers are logged; the last step is one."""
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         stepped = (batch_index + 1) % self.trainer.accumulate_grad_batches == 0
         return stepped and (self.global_step % every == 0 or self.trainer.should_stop)

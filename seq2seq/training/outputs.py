@@ -28,7 +28,7 @@ class Outputs:
 
     def score(self, name: str, pairs: Sequence[Pair], tgt_lang: str) -> tuple[list[Score], bool]:
         """Score the test set of these pairs; its translations go to a file -> the scores, and
-        whether they are of all lines. All processes must ask, and once."""
+        whether they are of all lines. All processes must call it, exactly once."""
         found = self._gather(name)
         references = [pairs[index].tgt for index in found]
         hypotheses = [translation.text for translation in found.values()]
@@ -41,7 +41,7 @@ class Outputs:
         return scores, len(found) == len(pairs)
 
     def write_predictions(self, pairs: Sequence[Pair]) -> None:
-        """A file of all that `predict` has translated. All processes must ask, and once."""
+        """A file of all that `predict` has translated. All processes must call it, exactly once."""
         rows = (
             {"index": i, "src": pairs[i].src, "translation": each.text, "score": each.score}
             for i, each in self._gather("predict").items()

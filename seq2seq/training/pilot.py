@@ -26,8 +26,8 @@ def try_longest(learner: Learner, data: CorpusDataModule, optimizer: Optimizer) 
 
 
 def _compile(learner: Learner, usual: int) -> None:
-    """Have torch compile one graph with a batch of about `usual` pairs, which serves all others of
-    several pairs but small ones, whose sums a GPU computes otherwise, and one for a single pair.
+    """Have torch compile two graphs: one for a single pair, and one, with a batch of about `usual`
+    pairs, for all batches of several pairs but small ones, whose sums a GPU computes differently.
 
     torch takes sizes that are equal in the first batch to be equal always, so none of this one's
     may be a network's number of heads: lengths of 31 and 37, and an odd multiple of 23 pairs."""

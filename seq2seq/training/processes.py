@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def gathered(own: T) -> list[T]:
-    """What each process has, by rank; all of them must ask."""
+    """What each process has, by rank; all processes must call it."""
     if not torch.distributed.is_initialized():
         return [own]
     parts: list[Any] = [None] * torch.distributed.get_world_size()

@@ -20,8 +20,8 @@ def _known(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Tensor]
 class ProgressBar(TQDMProgressBar):
     """Lightning's bar, for terminals.
 
-    It is told numbers when it is drawn: what is logged with `prog_bar=True`, Lightning makes a
-    number of in every step, for which it waits for the device.
+    It fetches numbers only when it is drawn. Lightning would convert what is logged with
+    `prog_bar=True` to a number in every step, and wait for the device each time.
     """
 
     SHOWN = ("loss", "grad_norm", "lr", "tokens_per_second", "val_ppl", "val_bleu")

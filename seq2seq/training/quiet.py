@@ -10,7 +10,7 @@ def quiet_lightning() -> None:
     """Keep Lightning's advertisements, and advice that does not apply here, off the terminal."""
     # Lightning still calls what jsonargparse 4 deprecates; constraints keep 5 away.
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
-    # What TensorBoard's word of NaN and infinity means, health tells.
+    # health.py says what TensorBoard's warning of NaN and infinity means.
     unwanted = "litlogger|litmodels|TPU available: False|NaN or Inf found in input tensor"
     for name in (
         "pytorch_lightning.utilities.rank_zero",

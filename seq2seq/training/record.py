@@ -31,7 +31,7 @@ class Record(Callback):
         self._sessions = Training(steps=0, seconds=0.0, hardware=[])
         """Up to the start of this one."""
         self._before: dict[str, Any] = {}
-        """What was decisive in the last one."""
+        """The `_decisive` facts of the session before."""
         self._began_at: str | None = None
         """The checkpoint of another run at which this one began."""
         self._started = time.monotonic()
@@ -93,7 +93,7 @@ class Record(Callback):
             "training": self.training(trainer.global_step),
         }
         if bleu is None or not validates_all(trainer):
-            return facts  # a score of some batches is none of the corpus
+            return facts  # a score of some batches is not a score of the corpus
         signature = CorpusBLEU(module.data.tgt_lang).signature
         (corpus,) = (each for each in facts["data"] if each["role"] == "validation")
         corpus = {**corpus, "scores": [Score(name="BLEU", value=bleu, signature=signature)]}
@@ -102,7 +102,7 @@ class Record(Callback):
 
     @property
     def _decisive(self) -> dict[str, Any]:
-        """What one session may have otherwise than another."""
+        """What decides the result and may differ between sessions."""
         corpora = (each for each in self._facts.get("data", []) if each["role"] == "train")
         files = {file["path"]: file["sha256"] for each in corpora for file in each["files"]}
         return {**self.config, "software": self.software, "sha256": files}

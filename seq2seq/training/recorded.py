@@ -16,14 +16,14 @@ from seq2seq.data.batch import Batch, round_up
 from seq2seq.memory import attempt
 
 STEPS, LEAST_STEP = 16, 256
-"""Sizes of tokens between one power of two and the next, and the least between two of them."""
+"""Sizes, in tokens, between one power of two and the next; and the least distance of two sizes."""
 
 Replay = Callable[[], object]
 
 
 def shaped(batch: Batch, longest: int) -> Batch:
     """The same in one of few shapes: its last rows may have no tokens, and it counts more tokens
-    than it has. Rows that are not longer than `longest` do not become so."""
+    than it has. Padding lengthens rows to `longest` at most."""
     rows = stepped(len(batch.src), 1, 8)
 
     def filled(x: Tensor) -> Tensor:
@@ -101,8 +101,8 @@ class Recorded:
 class CudaGraphs:
     """Recordings of work with a network, all in one pool of memory.
 
-    They read its parameters, their gradients and its tables where these were, so a table that is
-    replaced by a larger one is kept.
+    They read parameters, gradients and tables at the addresses where these were when recorded, so a
+    table that is replaced by a larger one is kept.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -112,12 +112,12 @@ class CudaGraphs:
     def record(self, work: Replay) -> Replay:
         self._tables.update(self._network.buffers())
         graph = torch.cuda.CUDAGraph()
-        # Other threads, as the one that pins batches, may ask for memory meanwhile.
+        # Other threads, such as the one that pins batches, may allocate memory meanwhile.
         recording = torch.cuda.graph(
             graph, self._pool, self._stream, capture_error_mode="thread_local"
         )
-        # Where there is no memory for the graph itself, `recording` leaves its stream the current
-        # one, and threads that search, on the usual one, would not wait for what is learned.
+        # If memory runs out for the graph itself, `recording` does not restore the current stream;
+        # then threads that search, on the usual stream, would not wait for what is learned.
         with torch.cuda.stream(torch.cuda.current_stream()), recording:
             work()
         return graph.replay
