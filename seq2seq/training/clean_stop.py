@@ -41,11 +41,14 @@ class CleanStop(Callback):
         """The one that trains."""
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        # Lightning asks the processes before every batch, and waits for the device to answer.
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
         if threading.current_thread() is not threading.main_thread():
             return  # where Python allows no handlers
         self._process = os.getpid()
         if trainer.received_sigterm:  # before there was a step to end
             self.asked = signal.SIGTERM
+            trainer._signal_connector.received_sigterm = False  # or this process stops on its own
         for number in SIGNALS:
             self._handlers[number] = signal.signal(number, self._on_signal)
 
@@ -119,7 +122,7 @@ class CleanStop(Callback):
                 raise KeyboardInterrupt
             return
         self.asked, self._asked_at = number, now
-        os.write(2, b"\nstopping after this step or its validation; once more stops at once\n")
+        os.write(2, b"\nstopping after this step or its validation; another signal stops now\n")
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():

@@ -267,7 +267,8 @@ def test_a_signal_a_second_later_stops_at_once_and_after_a_fit_signals_are_what_
 ) -> None:
     stop = CleanStop(tmp_path)
     strategy = SimpleNamespace(reduce_boolean_decision=one_of_two)
-    trainer = cast("Any", SimpleNamespace(strategy=strategy, received_sigterm=False))
+    loop = SimpleNamespace(epoch_loop=SimpleNamespace())
+    trainer = cast("Any", SimpleNamespace(strategy=strategy, received_sigterm=False, fit_loop=loop))
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     before = [signal.getsignal(number) for number in numbers]
     for begin in (stop.on_train_start, stop.on_fit_end):
