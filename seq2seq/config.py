@@ -288,7 +288,8 @@ class SearchConfig:
             if self.min_target_length > self.max_target_length:
                 raise ConfigError(
                     f"search.min_target_length={self.min_target_length} is more than "
-                    f"search.max_target_length={self.max_target_length}; no translation is both."
+                    f"search.max_target_length={self.max_target_length}; no translation can "
+                    f"be both."
                 )
         groups = self.diversity.groups
         if self.sampling is not None:

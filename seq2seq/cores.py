@@ -54,9 +54,9 @@ class Sharing:
         self.told = True
         return (
             f"other processes use the cores of this one: for {share:.0%} of the time each of its "
-            f"{threads} threads had none, and the others waited for it, which can take ten times "
-            f"as long. Make room, or start it with as many threads as cores are free, e.g. with "
-            f"OMP_NUM_THREADS=1 in front of the command"
+            f"{threads} threads had no core, and the others waited for it, which can make it ten "
+            f"times slower. Make room, or start it with no more threads than cores are free, e.g. "
+            f"with OMP_NUM_THREADS=1 in front of the command"
         )
 
 

@@ -262,8 +262,8 @@ def warn_of_other_languages(
         _, *own = read_description(find_model(path))
         if all((*languages, *own)) and tuple(own) != languages:
             warnings.warn(
-                f"{role}={path} was trained from {own[0]} to {own[1]}; here it is asked from "
-                f"{languages[0]} to {languages[1]}, which it must have learned, too.",
+                f"{role}={path} was trained from {own[0]} to {own[1]}; here it has to translate "
+                f"from {languages[0]} to {languages[1]}, which it must have learned, too.",
                 stacklevel=3,
             )
 

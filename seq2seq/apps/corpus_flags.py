@@ -39,8 +39,9 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         type=float,
         default=Limits.max_ratio,
-        help=f"so many times as long may one side be, the corpus's own median ratio counting as 1 "
-        f"and both being {SLACK} characters longer than they are (default: {Limits.max_ratio:g})",
+        help=f"one side may be at most so many times as long as the other; the corpus's own "
+        f"median ratio counts as 1, and {SLACK} characters are added to both (default: "
+        f"{Limits.max_ratio:g})",
     )
 
 

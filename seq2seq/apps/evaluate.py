@@ -6,7 +6,7 @@ lower is better. All files hold one sentence a line, UTF-8, plain or packed. Lin
 objects: "translation" is scored, "tgt" is the reference, "text" or "src" the source.
 
 With --systems HYP is the baseline, as sacreBLEU's first system is: every other system gets its
-difference from HYP and a p-value: how easily equal systems differ so much by chance.
+difference from HYP and a p-value: how likely equal systems are to differ this much by chance.
 """
 
 import argparse

@@ -58,7 +58,7 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="most subwords of a translation for each subword of its line (default: 2)",
     )
-    flag("--max-length-offset", metavar="N", type=int, help="so many more (default: 10)")
+    flag("--max-length-offset", metavar="N", type=int, help="added to that (default: 10)")
     flag(
         "--no-repeat-ngram",
         metavar="N",
@@ -84,7 +84,7 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         type=float,
         dest="strength",
-        help="how much they do (default: 0.5)",
+        help="how strongly they avoid them (default: 0.5)",
     )
     flag("--sample", action="store_true", help="draw --n-best translations instead of searching")
     flag(

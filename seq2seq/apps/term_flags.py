@@ -46,7 +46,7 @@ def check_term_flags(args: argparse.Namespace) -> None:
         return
     if args.sample or (args.groups or 1) > 1:
         other = "--sample" if args.sample else f"--diversity-groups {args.groups}"
-        raise ConfigError(f"{given}: only plain beam search holds terms; leave out {other}.")
+        raise ConfigError(f"{given}: only plain beam search can hold terms; leave out {other}.")
     if args.engine not in ENGINES:
         raise ConfigError(
             f"{given}: --engine {args.engine} holds no terms; use --engine {' or '.join(ENGINES)}."

@@ -26,8 +26,8 @@ def triton_runs() -> bool:
         driver.active.get_current_target()
     except Exception as error:  # of any kind: Triton has none of its own for this
         warnings.warn(
-            f"attention computes padding, which takes longer: Triton, which needs a C compiler "
-            f"and the headers of Python, says: {error}",
+            f"attention also computes padding, which is slower, since Triton cannot compile (it "
+            f"needs a C compiler and the headers of Python): {error}",
             stacklevel=2,
         )
         return False

@@ -139,10 +139,10 @@ def _how(comparison: Mapping[str, Any]) -> str:
     said = "± is half of the 95 % interval of bootstrap resamples of the test set."
     if len(comparison["systems"]) > 1:
         said += (
-            f" p says how easily systems that are equally good differ so much by chance "
+            f" p says how likely equally good systems are to differ this much by chance "
             f"({comparison['test']}); it compares sentence by sentence, so it may be small though "
-            f"intervals overlap. Better and worse are said below {comparison['sure']:g}, where "
-            f"equally good systems come in one of twenty comparisons."
+            f"intervals overlap. Better and worse are said below {comparison['sure']:g}, which "
+            f"equally good systems reach in one of twenty comparisons."
         )
     return said
 

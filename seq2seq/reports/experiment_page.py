@@ -11,10 +11,10 @@ from seq2seq.reports.page import page
 from seq2seq.reports.score_words import STYLE, chance, heading, signed, swatch, verdict
 
 EXPLAINED = """± is the standard deviation over seeds: what another training would change.
-p is what other sentences would change: how easily configurations that are equally good differ so
+p is what other sentences would change: how likely equally good configurations are to differ this
 much by chance. All translations of a sentence, from all seeds, are drawn together. A difference is
-to be trusted if p is below {sure:g}, where configurations that are equally good come in one of
-twenty comparisons, and if it exceeds the standard deviations."""
+to be trusted if p is below {sure:g}, which equally good configurations reach in one of twenty
+comparisons, and if it exceeds the standard deviations."""
 
 
 def html_page(report: Mapping[str, Any]) -> str:

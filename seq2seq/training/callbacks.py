@@ -224,6 +224,6 @@ class Branch(Callback):
                 states.pop(callback.state_key, None)
         elif any(callback.state_key not in states for callback in self.own):
             raise ConfigError(
-                f"ckpt_path={path} is of an older version, which kept its best checkpoints "
-                f"otherwise; begin another --run with it."
+                f"ckpt_path={path} is from an older version, which kept its best checkpoints "
+                f"differently; start another --run from it."
             )

@@ -231,12 +231,12 @@ def _fitting(content: dict[str, Any], path: Path, model: SavedModel) -> dict[str
     """The checkpoint, if its weights fit the model."""
     if difference := differing_setting(model, content):
         raise ConfigError(
-            f"{path} has another architecture: {difference} there; only checkpoints of one can be "
-            f"averaged."
+            f"{path} has another architecture: {difference} there; only checkpoints of the same "
+            f"architecture can be averaged."
         )
     if not same_subwords(model, content):
         raise ConfigError(
-            f"{path} was trained with other subwords than the model's; its weights mean others."
+            f"{path} was trained with other subwords than the model's; its weights belong to those."
         )
     return content
 

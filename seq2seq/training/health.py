@@ -114,15 +114,15 @@ class Health(Callback):
         why = (
             "the weights are not finite any more"
             if broken
-            else f"the last {self._in_a_row} steps were skipped, for their loss or gradients were "
-            f"not finite (NaN or infinity)"
+            else f"the last {self._in_a_row} steps were skipped, because their loss or gradients "
+            f"were not finite (NaN or infinity)"
         )
         go_on = "There is no checkpoint yet. Start anew"
         if last_checkpoints(Path(trainer.default_root_dir)):
             go_on = "The checkpoints are sound. Go on with --ckpt_path last, or start anew"
         raise TrainingError(
             f"stopped at step {trainer.global_step}: {why}. {go_on}, and {calmer(module.recipe)}; "
-            f"with trainer.precision=16-mixed take bf16-mixed or 32-true; {INSPECT}."
+            f"where trainer.precision is 16-mixed, use bf16-mixed or 32-true; {INSPECT}."
         )
 
     def on_save_checkpoint(
@@ -183,8 +183,8 @@ class Health(Callback):
         if symptom.grade > self.told.get(name, 0):
             self.told[name] = symptom.grade
             where = f"at step {trainer.global_step}"
-            head = f"note {where}, so early perhaps nothing" if early else f"warning {where}"
-            rank_zero_info(f"{head}: {symptom.says}")
+            note = f"note {where}, so early that it may mean nothing"
+            rank_zero_info(f"{note if early else f'warning {where}'}: {symptom.says}")
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -79,13 +79,13 @@ def exploding_gradients(
     where = (
         f"the median of this run is {normal:.3g}"
         if normal < most
-        else "networks that learn have less than 10"
+        else "networks that learn stay below 10"
     )
     cut = f"trainer.gradient_clip_val={bound}" if bound else "nothing"
     first = "" if bound else "set trainer.gradient_clip_val=1.0, or "
     says = (
-        f"the gradient norm went up to {worst:.3g}, where {where}; {cut} cuts it off. If it comes "
-        f"again, {first}{calmer(recipe)}."
+        f"the gradient norm went up to {worst:.3g}, where {where}; {cut} cuts it off. If it "
+        f"happens again, {first}{calmer(recipe)}."
     )
     return Symptom("exploding-gradients", int(math.log10(worst / max(normal, 1e-9))), says)
 
@@ -100,8 +100,8 @@ def ignored_source(true: float, other: float, recipe: Recipe) -> Symptom | None:
     perplexity, others = torch.tensor([true, other]).exp().tolist()  # as that of the validation
     says = (
         f"the decoder hardly uses its source: perplexity is {perplexity:.4g} with the true sources "
-        f"and {others:.4g} with those of other sentences. Do lines of one number translate each "
-        f"other ({INSPECT})? If so, train longer, or {calmer(recipe)}."
+        f"and {others:.4g} with those of other sentences. Do lines with the same number "
+        f"translate each other ({INSPECT})? If so, train longer, or {calmer(recipe)}."
     )
     return Symptom("ignored-source", 1, says)
 
@@ -168,8 +168,8 @@ def overlapping_validation(found: Glance, validation: int) -> Symptom | None:
         return None
     says = (
         f"{found.pairs} of {validation} validation pairs, and {found.sources} of their sources, "
-        f"are in data.train as well, as far as {found.looked_at} of {found.of} training pairs "
-        f"tell. Validation BLEU is too good then, and chooses a model that knows answers by heart: "
+        f"are in data.train as well, judging by {found.looked_at} of {found.of} training pairs. "
+        f"Validation BLEU is too good then, and chooses a model that knows answers by heart: "
         f"{INSPECT}, and take them out of data.train with `seq2seq clean --against`."
     )
     return Symptom("overlapping-validation", 1, says)

@@ -72,7 +72,7 @@ def test_gradients_that_no_learning_network_has_explode_whatever_is_usual(
 ) -> None:
     assert exploding_gradients(99.0, usual, RECIPE, 1.0) is None
     told = exploding_gradients(101.0, usual, RECIPE, 1.0)
-    assert "up to 101, where networks that learn have less than 10;" in said(told)
+    assert "up to 101, where networks that learn stay below 10;" in said(told)
 
 
 def test_a_decoder_that_loses_nothing_with_other_sources_ignores_its_source() -> None:
@@ -158,7 +158,7 @@ def test_translations_of_half_to_twice_the_length_are_not_odd(letters: int, odd:
 def test_overlap_is_told_where_scores_suffer_from_it() -> None:
     told = said(overlapping_validation(Glance(pairs=30, sources=40, looked_at=900, of=900), 1000))
     assert "30 of 1000 validation pairs, and 40 of their sources" in told
-    assert "as far as 900 of 900 training pairs tell" in told
+    assert "judging by 900 of 900 training pairs" in told
     for fine in (
         Glance(pairs=10, sources=250, looked_at=900, of=900),
         Glance(pairs=2, sources=2, looked_at=100, of=90_000),  # too few to guess from
