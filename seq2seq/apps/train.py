@@ -67,6 +67,7 @@ from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.processes import end_with_first
 from seq2seq.training.progress import ProgressBar, ProgressLines
 from seq2seq.training.quiet import quiet_lightning
 from seq2seq.training.recipe import Recipe
@@ -333,6 +334,7 @@ def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:
 def main(argv: Sequence[str] | None = None) -> int:
     """LightningCLI reads sys.argv itself: a distributed run starts its other processes from it."""
     sys.argv[1:] = with_settings_of_run(sys.argv[1:] if argv is None else argv)
+    end_with_first()
     prepare_process()
     quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help

@@ -1,10 +1,18 @@
-"""What the processes of a run tell each other."""
+"""The processes of a run: what they tell each other, and that none outlives the first one."""
 
+import ctypes
+import os
+import signal
+import sys
 from typing import Any, TypeVar, cast
 
 import torch
 
 T = TypeVar("T")
+
+FIRST = "SEQ2SEQ_FIRST_PROCESS"
+"""The number of the process that starts the others: a variable of the environment."""
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 def gathered(own: T) -> list[T]:
@@ -14,3 +22,17 @@ def gathered(own: T) -> list[T]:
     parts: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(parts, own)
     return cast(list[T], parts)
+
+
+def end_with_first() -> None:
+    """Have Linux kill this process when the one that started it for the same run is gone.
+
+    Otherwise it would wait for the first process, which was killed before both had met, for half an
+    hour. Processes that others start, e.g. torchrun, are left to those.
+    """
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        os.environ[FIRST] = str(os.getpid())
+    elif FIRST in os.environ and sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.environ[FIRST] != str(os.getppid()):  # gone already
+            sys.exit(1)

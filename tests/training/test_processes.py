@@ -1,9 +1,12 @@
 """Several processes train, and learn what one learns."""
 
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -12,6 +15,8 @@ from torch import Tensor
 
 from seq2seq.training import module
 from seq2seq.training.module import TranslationModule
+
+T = TypeVar("T")
 
 
 @pytest.mark.slow
@@ -151,3 +156,37 @@ def test_a_sentence_that_only_one_of_two_processes_sees_may_be_of_any_length(cor
     fit = [sys.executable, "-m", "seq2seq", "fit", *map(str, settings(**ddp, **long))]
     done = subprocess.run(fit, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells of the parent's end")
+@pytest.mark.parametrize("waiting", [False, True], ids=["at its start", "while it waits"])
+def test_the_second_process_ends_when_the_first_is_killed_before_both_have_met(
+    corpus: Path, waiting: bool
+) -> None:
+    ddp = {"trainer__devices": 2, "trainer__strategy": "ddp"}
+    command = [sys.executable, "-m", "seq2seq", "fit", *map(str, settings(**ddp))]
+    with Path("log").open("w") as log:
+        first = subprocess.Popen(command, stdout=log, stderr=log)
+    (second,) = until(lambda: children_of_rank_1(first.pid))
+    first.send_signal(signal.SIGSTOP)  # so that they do not meet
+    if waiting:
+        until(lambda: "GLOBAL_RANK: 1, MEMBER: 2/2" in Path("log").read_text())
+    first.kill()
+    first.wait()
+    until(lambda: not second.exists())
+
+
+def children_of_rank_1(process: int) -> list[Path]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    places = [Path("/proc") / child for child in children]
+    return [each for each in places if b"\0LOCAL_RANK=1\0" in (each / "environ").read_bytes()]
+
+
+def until(condition: Callable[[], T]) -> T:
+    """What it gives as soon as that is something."""
+    for _ in range(600):
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    pytest.fail("not within a minute")
