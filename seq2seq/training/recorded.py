@@ -80,11 +80,10 @@ class Recorded:
                 self._recordings[key] = made
         if key not in self._recordings:
             return None
-        own, replay, loss = self._recordings[key]
-        for there, new in zip(own.tensors, batch.tensors, strict=True):
-            there.copy_(new)
-        replay()
-        return loss.clone()
+        loss = attempt(partial(_repeated, batch, *self._recordings[key]))
+        if loss is None:  # a graph needs some memory of its own when it is first started
+            self.forget()
+        return loss
 
     def forget(self) -> bool:
         """Free the memory of all recordings, and make no more -> whether there were any."""
@@ -96,6 +95,15 @@ class Recorded:
         own = batch.map_tensors(torch.clone, batch.src_tokens, batch.tokens)
         loss = torch.zeros((), device=batch.src.device)
         return own, self._record(lambda: loss.copy_(self._work(own))), loss
+
+
+def _repeated(batch: Batch, own: Batch, replay: Replay, loss: Tensor) -> Tensor:
+    """The loss of a batch, from a recording made of `own`. All memory is asked for before."""
+    for there, new in zip(own.tensors, batch.tensors, strict=True):
+        there.copy_(new)
+    copy = torch.empty_like(loss)
+    replay()
+    return copy.copy_(loss)
 
 
 class CudaGraphs:

@@ -484,6 +484,20 @@ def test_what_was_forgotten_is_not_recorded_again() -> None:
     assert not recorded.forget()
 
 
+def test_a_recording_that_there_is_no_memory_to_start_is_forgotten_with_all_others() -> None:
+    def replay() -> None:
+        if len(done) == 1:
+            raise RuntimeError("CUDA error: out of memory")
+        done.append(replay)
+
+    done = list[Replay]()
+    recorded = Recorded(lambda batch: torch.ones(()), lambda work: replay)
+    batch, other = (shaped(some(random.Random(1), pairs, 5), 100) for pairs in (3, 20))
+    found = [recorded.learn(each) is None for each in (batch, batch, other, other, batch)]
+    assert found == [True, False, True, True, True]
+    assert not recorded.forget()
+
+
 def test_a_recording_leaves_the_batch_as_it_is_of_which_it_was_made() -> None:
     def work(batch: Batch) -> Tensor:
         seen.append(batch.src.clone())
