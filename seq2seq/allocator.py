@@ -29,7 +29,7 @@ def begin_anew() -> None:
     """Start the program of this process once more, with tcmalloc, where `for_tcmalloc` finds it.
 
     To be called before anything else is done: what was read is lost. Does nothing where the program
-    is no file, but was typed or read from stdin.
+    is not a file, but was typed or read from stdin.
     """
     added = for_tcmalloc()
     if added and hasattr(sys.modules["__main__"], "__file__"):

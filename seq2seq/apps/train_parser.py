@@ -79,7 +79,7 @@ class OneLineParser(LightningArgumentParser):
         if (unknown := UNKNOWN.match(message)) and (meant := self._settings_meant(unknown[2])):
             dashes, name = unknown[1] or "", unknown[2]
             suggested = " or ".join(f"{dashes}{each}" for each in meant)
-            message = f"{dashes}{name} is no setting; did you mean {suggested}?"
+            message = f"{dashes}{name} is not a setting; did you mean {suggested}?"
         if self._reading is not None:
             message = f"{self._reading}: {message}"
         message = message.replace(' in "<unicode string>",', " in")
@@ -117,14 +117,14 @@ def _no_corpus(name: str, kind: str, value: str) -> str:
     inside = re.match(r"NestedArg\(key='(\w+)(\.\w+)?'", value)
     if inside and inside[2] and inside[1] not in CORPUS:
         return (
-            f"--{setting}.{inside[1]}{inside[2]} alone is no corpus; give it as a whole: "
+            f"--{setting}.{inside[1]}{inside[2]} alone is not a corpus; give it as a whole: "
             f"--{setting}.{inside[1]} '{{src: FILE, tgt: FILE}}'"
         )
     if inside:
         typed = f"{setting}.{inside[1]}{inside[2] or ''}"
         return f"{typed} is neither a corpus nor a setting of one; give {form}"
     shown = f"={value}" if kind == "dict" else ""  # a text may be all that a file holds
-    return f"{setting}{shown} is no corpus; give {form}"
+    return f"{setting}{shown} is not a corpus; give {form}"
 
 
 def _no_kind(setting: str, errors: str, value: str) -> str:

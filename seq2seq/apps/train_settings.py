@@ -76,7 +76,7 @@ def check_groups(settings: Namespace) -> None:
 
 def no_group(group: str, value: object) -> str:
     """What the user is told of a value in the place of settings."""
-    return f"{group}={value} is no group of settings; expected e.g. {GROUPS[group]}."
+    return f"{group}={value} is not a group of settings; expected e.g. {GROUPS[group]}."
 
 
 def check_corpora(data: Namespace) -> None:
@@ -158,7 +158,7 @@ def _check_interval(settings: Namespace) -> None:
     every = settings.val_check_interval
     if isinstance(every, str | timedelta | dict):
         raise ConfigError(
-            f"trainer.val_check_interval={every} is no number of steps; give one, e.g. 1000."
+            f"trainer.val_check_interval={every} is not a number of steps; give one, e.g. 1000."
         )
     epochs = settings.check_val_every_n_epoch
     if epochs is not None:

@@ -94,8 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=0,
-        help="translate N lines again, each alone, and tell differences; status 1 if any is no tie "
-        "(default: 0)",
+        help="translate N lines again, each alone, and tell differences; status 1 if any is not a "
+        "tie (default: 0)",
     )
     add_engine_flags(parser)
     add_search_flags(parser)

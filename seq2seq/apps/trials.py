@@ -114,7 +114,7 @@ def plan(
         )
     for config in configs:
         if not config.is_file():
-            what = "is no file" if config.exists() else "does not exist"
+            what = "is not a file" if config.exists() else "does not exist"
             raise ConfigError(f"CONFIG {config} {what}; expected a YAML file.")
     for config in configs:
         kept = output / config.stem / "config.yaml"

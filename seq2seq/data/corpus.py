@@ -58,7 +58,7 @@ class CorpusFiles:
                     f"lines are sentences, or give it alone where one path may hold both sides."
                 )
         if self.weight is not None and not 0 < self.weight < math.inf:
-            raise ConfigError(f"weight={self.weight} is no share; use a number above 0.")
+            raise ConfigError(f"weight={self.weight} is not a share; use a number above 0.")
 
     def __str__(self) -> str:
         return self.path if self.path is not None else f"{self.src} and {self.tgt}"

@@ -167,7 +167,7 @@ def read_po(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
             entries = polib.pofile(str(plain), encoding=encoding)
         except (OSError, UnicodeError, LookupError) as error:  # an encoding of another kind
             said = str(error).replace(f"{plain} ", "").replace(str(plain), path)
-            raise CorpusError(f"{path} is no gettext file: {said}.") from None
+            raise CorpusError(f"{path} is not a gettext file: {said}.") from None
     theirs = [(entries.metadata.get("Language", ""), "")]
     turned = _spoken(theirs, sides.src_lang) and not _spoken(theirs, sides.tgt_lang)
     for pair in _translated(entries):
@@ -307,6 +307,6 @@ def check_sentences(path: str) -> None:
     """Raise ConfigError for a file whose lines are no sentences, as its suffix tells."""
     if reader_of(path):
         raise ConfigError(
-            f"{path} is no text of one side, as its ending tells; rename it if its lines are "
+            f"{path} is not a text of one side, as its ending tells; rename it if its lines are "
             f"sentences, or take them out of it."
         )

@@ -103,7 +103,7 @@ def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
         raise CorpusError(f"{path} may not be read: permission denied.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
         kind = "zstd" if path.suffix == ".zst" else "gzip"
-        raise CorpusError(f"{path} is no complete {kind} file: {error}.") from None
+        raise CorpusError(f"{path} is not a complete {kind} file: {error}.") from None
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
 

@@ -24,7 +24,7 @@ def origin(
     """The facts about a corpus that was read and has so many pairs; `name` may be empty.
 
     A file is read for its SHA-256 only if `cache` does not know it as it is; a pipe, whose text is
-    gone, is no file.
+    gone, is not a file.
     """
     found = sources(corpus, languages)
     facts = Corpus(role=role, pairs=pairs, files=[])

@@ -46,7 +46,7 @@ def check_output(setting: str, path: Path, taken: Iterable[str | Path | None]) -
     """ConfigError where a file cannot be written, or is one of those that are read, or written
     already: before the work, not after. None stands for standard input or output."""
     if not os.path.isdir(path.parent):
-        raise ConfigError(f"{setting} {path} cannot be written: {path.parent} is no folder.")
+        raise ConfigError(f"{setting} {path} cannot be written: {path.parent} is not a folder.")
     if os.path.isdir(path):
         raise ConfigError(f"{setting} {path} cannot be written: it is a folder.")
     others = {os.path.realpath(other) for other in taken if other is not None}

@@ -209,8 +209,8 @@ def check_seed() -> None:
     seed = os.environ.get("SACREBLEU_SEED", "12345")
     if seed.lower() != "none" and not (seed.isdecimal() and int(seed) > 0):
         raise ConfigError(
-            f"SACREBLEU_SEED={seed} in the environment is no seed; use a whole number above 0, or "
-            f"none."
+            f"SACREBLEU_SEED={seed} in the environment is not a seed; use a whole number above 0, "
+            f"or none."
         )
 
 

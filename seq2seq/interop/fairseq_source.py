@@ -195,7 +195,9 @@ def _dictionary(path: Path) -> list[str]:
     for number, line in enumerate(read_lines(path), start=1):
         symbol, _, frequency = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not symbol or not frequency.isdecimal():
-            raise ModelFolderError(f"{path} is damaged: line {number} is no symbol with a number.")
+            raise ModelFolderError(
+                f"{path} is damaged: line {number} is not a symbol with a number."
+            )
         symbols.append(symbol)
     return symbols
 
@@ -263,6 +265,6 @@ def _positions(path: Path, settings: Settings, weights: Mapping[str, Tensor]) ->
         return [table[: min(map(len, tables))] for table in tables]
     ends = [settings.get(f"max_{side}_positions") or 1024 for side in SIDES]
     if odd := [end for end in ends if type(end) is not int or end < 1]:
-        raise ModelFolderError(f"{path} is damaged: {odd[0]} is no number of positions.")
+        raise ModelFolderError(f"{path} is damaged: {odd[0]} is not a number of positions.")
     length = min(max(ends), LONGEST)
     return [tensor2tensor_sinusoids(FIRST, length, weights[SRC].shape[1])] * 2

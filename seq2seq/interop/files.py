@@ -85,9 +85,9 @@ def weights_in(path: Path, value: object, what: str) -> dict[str, Tensor]:
     """Tensors by their names, in fp32; ModelFolderError if `value`, which is what `path` has, is
     anything else, and where a tensor claims more numbers than there are."""
     if not isinstance(value, dict):
-        raise ModelFolderError(f"{path} is damaged: {what} is no dictionary of weights.")
+        raise ModelFolderError(f"{path} is damaged: {what} is not a dictionary of weights.")
     if odd := [name for name, weight in value.items() if not _is_weight(name, weight)]:
-        raise ModelFolderError(f"{path} is damaged: {odd[0]} in {what} is no array of numbers.")
+        raise ModelFolderError(f"{path} is damaged: {odd[0]} in {what} is not an array of numbers.")
     return {name: tensor.float() for name, tensor in value.items()}
 
 

@@ -223,7 +223,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path} does not fit into memory.") from None
         content = None
     if not isinstance(content, dict) or "model_config" not in content:
-        raise ConfigError(f"{path} is no checkpoint of seq2seq; use another.")
+        raise ConfigError(f"{path} is not a checkpoint of seq2seq; use another.")
     return content
 
 

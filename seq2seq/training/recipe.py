@@ -55,13 +55,13 @@ class Recipe:
         at_least("training.keep_best", self.keep_best, 1)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(
-                f"training.betas={list(self.betas)} are no decay rates; use numbers of 0 up to, "
+                f"training.betas={list(self.betas)} are not decay rates; use numbers of 0 up to, "
                 f"not including, 1."
             )
         if self.ema is not None and not 0 < self.ema < 1:
             raise ConfigError(
-                f"training.ema={self.ema} is no decay; use a number between 0 and 1, e.g. 0.999, "
-                f"or null for no moving average."
+                f"training.ema={self.ema} is not a decay; use a number between 0 and 1, e.g. "
+                f"0.999, or null for no moving average."
             )
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(

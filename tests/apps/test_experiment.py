@@ -468,7 +468,7 @@ def test_test_sets_of_one_name_must_be_the_same(
         (["base.yaml", "--seeds", "2", "-1"], "--seeds=-1 is out of range"),
         (["base.yaml", "--seeds", "1", "1"], "--seeds 1 1 names one twice"),
         (["none.yaml"], "CONFIG none.yaml does not exist"),
-        (["."], "CONFIG . is no file"),
+        (["."], "CONFIG . is not a file"),
         (["base.yaml", "x/base.yaml"], "CONFIG base.yaml x/base.yaml: two have the same name"),
         (["base.yaml", "--output", "good.yaml"], "--output good.yaml cannot be written"),
         (["base.yaml", "--resamples", "0"], "resamples=0"),

@@ -160,7 +160,7 @@ def test_obstacles_are_one_line_with_all_of_them(
         (["--check-tgt", "dev.de"], "--check-tgt dev.de translates --check-src"),
         (["--check", "-1"], "--check=-1 is out of range"),
         (["--check-src", "none.en"], "none.en"),
-        (["--check-src", "dev.tsv"], "dev.tsv is no text of one side"),
+        (["--check-src", "dev.tsv"], "dev.tsv is not a text of one side"),
         (["--check-src", "blank.en"], "blank.en has no line to translate"),
         (["--check-src", "dev.en", "--check-tgt", "blank.en"], "blank.en has 2 lines but dev"),
     ],

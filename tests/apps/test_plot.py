@@ -176,7 +176,7 @@ def test_without_matplotlib_there_is_a_page_and_the_extra_is_named(
         ("first second --attention sentences.txt", "--attention is of one RUN, but 2 are given"),
         ("second --attention sentences.txt", "second has no config.json"),
         ("first --attention none.txt", "none.txt does not exist"),
-        ("first --attention rows.jsonl", "rows.jsonl is no text of one side"),
+        ("first --attention rows.jsonl", "rows.jsonl is not a text of one side"),
         ("first --attention blank.txt", "--attention blank.txt has 0 sentences"),
         ("first --attention many.txt", f"has {MOST_SENTENCES + 1} sentences; choose 1 to"),
         (

@@ -303,7 +303,7 @@ def test_heat_maps_are_drawn_of_the_translations_that_are_written(
     [
         (["--attention", "a.jpg"], "--attention a.jpg must end in .html or .png"),
         (["--attention", "none/a.html"], "--attention none/a.html cannot be written"),
-        (["--attention", "in.txt/a.html"], "in.txt is no folder"),
+        (["--attention", "in.txt/a.html"], "in.txt is not a folder"),
         *(
             ([*flag, "--engine", engine], f"--engine {engine} does not tell")
             for engine in TARGETS

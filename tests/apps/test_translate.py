@@ -467,7 +467,7 @@ def test_lines_of_a_format_with_both_sides_are_no_sentences(
     arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["translate", "no-model", *arguments.split()]) == 2
-    said = f"{arguments.split()[-1]} is no text of one side, as its ending tells"
+    said = f"{arguments.split()[-1]} is not a text of one side, as its ending tells"
     assert capsys.readouterr().err.startswith(f"error: {said}")
 
 

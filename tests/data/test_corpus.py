@@ -141,5 +141,5 @@ def test_a_file_of_both_sides_is_no_side(name: str) -> None:
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_weight_that_is_no_share_is_an_error(weight: float) -> None:
-    with pytest.raises(ConfigError, match=f"weight={weight} is no share"):
+    with pytest.raises(ConfigError, match=f"weight={weight} is not a share"):
         CorpusFiles(path="a.tsv", weight=weight)

@@ -579,5 +579,5 @@ def test_po_says_its_own_encoding(tmp_path: Path) -> None:
 def test_what_is_no_po_is_told_with_the_line(tmp_path: Path, text: bytes, said: str) -> None:
     path = tmp_path / "a.po"
     path.write_bytes(text)
-    with pytest.raises(CorpusError, match=rf"^{path} is no gettext file: .*{said}"):
+    with pytest.raises(CorpusError, match=rf"^{path} is not a gettext file: .*{said}"):
         list(stream_pairs(CorpusFiles(path=str(path))))

@@ -128,7 +128,7 @@ def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: st
     }
     path = tmp_path / f"a.en.{'gz' if packing == 'gzip' else 'zst'}"
     path.write_bytes(contents[damage])
-    with pytest.raises(CorpusError, match=rf"{path} is no complete {packing} file"):
+    with pytest.raises(CorpusError, match=rf"{path} is not a complete {packing} file"):
         list(read_lines(path))
 
 

@@ -434,12 +434,12 @@ class Trap:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": None}, "its model is no dictionary of weights"),
+        ({"model": None}, "its model is not a dictionary of weights"),
         ({"model": {}}, r"it lacks encoder\.embed_tokens\.weight"),
         ({"args": argparse.Namespace()}, "its settings lack encoder_attention_heads"),
         ({"args": None}, "its settings lack encoder_attention_heads"),
-        ({"args": settings(max_source_positions="many")}, "many is no number of positions"),
-        ({"args": settings(max_source_positions=-5)}, "-5 is no number of positions"),
+        ({"args": settings(max_source_positions="many")}, "many is not a number of positions"),
+        ({"args": settings(max_source_positions=-5)}, "-5 is not a number of positions"),
         (
             {"args": settings(encoder_layerdrop=torch.ones(3))},
             "its setting encoder_layerdrop is a tensor",
@@ -476,7 +476,7 @@ def test_weights_and_dictionaries_that_do_not_fit_are_named(tmp_path: Path) -> N
     with pytest.raises(ModelFolderError, match="6 entries with the special ones, but decoder"):
         read(tmp_path)
     write(tmp_path / "dict.de.txt", ["a 1", "b"])
-    with pytest.raises(ModelFolderError, match=r"dict\.de\.txt is damaged: line 2 is no symbol"):
+    with pytest.raises(ModelFolderError, match=r"dict\.de\.txt is damaged: line 2 is not a symbol"):
         read(tmp_path)
     (tmp_path / "dict.de.txt").unlink()
     with pytest.raises(ModelFolderError, match=r"dict\.de\.txt cannot be read"):

@@ -491,7 +491,7 @@ def test_a_checkpoint_runs_nothing_and_what_it_needs_is_named(tmp_path: Path) ->
             read(tmp_path)
     for value, said in (
         ({"model_state": {}}, "it lacks src_embed"),
-        ({"weights": {}}, "its model_state is no dictionary of weights"),
+        ({"weights": {}}, "its model_state is not a dictionary of weights"),
         ([1], "it holds no dictionary"),
     ):
         torch.save(value, tmp_path / "best.ckpt")

@@ -72,10 +72,10 @@ def quantised(tensor: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda t: t.to_sparse(), "is no array of numbers"),
-        (quantised, "is no array of numbers"),
-        (lambda t: torch.zeros(1).expand(len(t), 10**12), "is no array of numbers"),
-        (lambda t: torch.empty_like(t, device="meta"), "is no array of numbers"),
+        (lambda t: t.to_sparse(), "is not an array of numbers"),
+        (quantised, "is not an array of numbers"),
+        (lambda t: torch.zeros(1).expand(len(t), 10**12), "is not an array of numbers"),
+        (lambda t: torch.empty_like(t, device="meta"), "is not an array of numbers"),
         (lambda t: t[0], r"is \(12,\), expected a matrix"),
         (lambda t: torch.tensor(1.0), r"is \(\), expected a matrix"),
         (lambda t: t[:-1], "do not fit a vocabulary of"),

@@ -87,7 +87,7 @@ def test_a_transposed_tensor_is_dropped_like_any_other_and_not_written_into() ->
 
 
 def test_the_mean_stays_in_bf16_as_well() -> None:
-    # 256 / (256 - 26) is no number of bf16: rounded, it would take 0.3 % of the mean.
+    # 256 / (256 - 26) is not a number of bf16: rounded, it would take 0.3 % of the mean.
     inputs = torch.rand(2_000_000).bfloat16()
     rounded = 26 / 256
     kept = dropout(inputs, 0.1).double()

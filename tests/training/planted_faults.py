@@ -29,7 +29,7 @@ class WildGradients(pl.Callback):
 
 
 class BrokenWeights(pl.Callback):
-    """One weight is no number any more after `step` steps."""
+    """One weight is no longer a number after `step` steps."""
 
     def __init__(self, step: int) -> None:
         self.step = step

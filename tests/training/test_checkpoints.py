@@ -124,17 +124,17 @@ def test_a_checkpoint_that_does_not_say_what_is_kept_is_none_to_go_on_from(
     capsys.readouterr()
     more = settings(trainer__max_steps=12, **KEPT)
     assert run("fit", *more, "--ckpt_path", "last") == 2
-    assert "step=8.ckpt is of an older version" in capsys.readouterr().err
+    assert "step=8.ckpt is from an older version" in capsys.readouterr().err
     assert checkpoints("run") == before
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda content: {"a": 1}, "is no checkpoint of seq2seq"),
-        (lambda content: torch.ones(3), "is no checkpoint of seq2seq"),
-        (lambda content: {**content, "a": Path("a")}, "is no checkpoint of seq2seq"),
-        (lambda content: {"state_dict": content["state_dict"]}, "is no checkpoint of seq2seq"),
+        (lambda content: {"a": 1}, "is not a checkpoint of seq2seq"),
+        (lambda content: torch.ones(3), "is not a checkpoint of seq2seq"),
+        (lambda content: {**content, "a": Path("a")}, "is not a checkpoint of seq2seq"),
+        (lambda content: {"state_dict": content["state_dict"]}, "is not a checkpoint of seq2seq"),
         (lambda content: content.pop("optimizer_states") and content, "has weights alone"),
     ],
     ids=["dict", "tensor", "code", "foreign", "weights"],

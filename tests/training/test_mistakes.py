@@ -157,15 +157,15 @@ def test_one_matrix_for_two_vocabularies_is_refused_before_train_is_stored(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("training: {dropout: 0.3}", "training.dropout=0.3 is no group of settings"),
-        ("training: 3", "training=3 is no group of settings; expected e.g. training.lr: 0.001"),
-        ("data: {subwords: 8000}", "data.subwords=8000 is no group"),
-        ("data: {subword_sampling: 0.2}", "data.subword_sampling=0.2 is no group"),
-        ("search: {diversity: 2}", "search.diversity=2 is no group"),
-        ("model: 3", "model=3 is no group"),
-        ("data: 3", "data=3 is no group"),
-        ("trainer: 3", "trainer=3 is no group"),
-        ("trainer: null", "trainer=None is no group"),
+        ("training: {dropout: 0.3}", "training.dropout=0.3 is not a group of settings"),
+        ("training: 3", "training=3 is not a group of settings; expected e.g. training.lr: 0.001"),
+        ("data: {subwords: 8000}", "data.subwords=8000 is not a group"),
+        ("data: {subword_sampling: 0.2}", "data.subword_sampling=0.2 is not a group"),
+        ("search: {diversity: 2}", "search.diversity=2 is not a group"),
+        ("model: 3", "model=3 is not a group"),
+        ("data: 3", "data=3 is not a group"),
+        ("trainer: 3", "trainer=3 is not a group"),
+        ("trainer: null", "trainer=None is not a group"),
     ],
 )
 def test_a_group_of_settings_that_is_one_value_is_named(
@@ -179,21 +179,21 @@ def test_a_group_of_settings_that_is_one_value_is_named(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--data.train train.src", "data.train is no corpus; give --data.train.src FILE --data"),
-        ("--data.train x.tsv", "data.train is no corpus; .* or --data.train.path FILE "),
-        ("--data.validation train.src", "data.validation is no corpus; .*--data.validation.path"),
-        ("--data.test train.src", "data.test is no corpus; give --data.test '{NAME: {src: FILE"),
-        ('--data.train {"source":"a.src"}', "data.train={'source': 'a.src'} is no corpus; give "),
+        ("--data.train train.src", "data.train is not a corpus; give --data.train.src FILE --data"),
+        ("--data.train x.tsv", "data.train is not a corpus; .* or --data.train.path FILE "),
+        ("--data.validation train.src", "data.validation is not a corpus; .*--data.validation"),
+        ("--data.test train.src", "data.test is not a corpus; give --data.test '{NAME: {src: FILE"),
+        ('--data.train {"source":"a.src"}', "data.train={'source': 'a.src'} is not a corpus; "),
         ("--data.train.source a.src", "data.train.source is neither a corpus nor a setting of"),
         ("--data.test.x a.src", "data.test.x is neither a corpus nor .*--data.test '{NAME: {src"),
-        ("--lr 0.1", r"--lr is no setting; did you mean --training.lr\? "),
-        ("--train train.src train.tgt", r"--train is no setting; did you mean --data.train\? "),
-        ("--train.src train.src", r"--train.src is no setting; did you mean --data.train.src\? "),
-        ("--model.d-model=32", r"--model.d-model is no setting; did you mean --model.d_model\? "),
-        ("--seed 3", r"--seed is no setting; did you mean --seed_everything\? "),
-        ("--ckpt last", r"--ckpt is no setting; did you mean --ckpt_path\? "),
-        ("--training.warmup 3", "--training.warmup is no setting; did you mean .*warmup_steps"),
-        ("--model.dropout 0.1", r"--model.dropout is no setting; .* --training.dropout\? "),
+        ("--lr 0.1", r"--lr is not a setting; did you mean --training.lr\? "),
+        ("--train train.src train.tgt", r"--train is not a setting; did you mean --data.train\? "),
+        ("--train.src train.src", r"--train.src is not a setting; .* --data.train.src\? "),
+        ("--model.d-model=32", r"--model.d-model is not a setting; .* --model.d_model\? "),
+        ("--seed 3", r"--seed is not a setting; did you mean --seed_everything\? "),
+        ("--ckpt last", r"--ckpt is not a setting; did you mean --ckpt_path\? "),
+        ("--training.warmup 3", "--training.warmup is not a setting; did you mean .*warmup_steps"),
+        ("--model.dropout 0.1", r"--model.dropout is not a setting; .* --training.dropout\? "),
         (
             "--model.layers 6",
             r".* did you mean --model.encoder_layers or --model.decoder_layers\? ",
@@ -204,9 +204,9 @@ def test_a_group_of_settings_that_is_one_value_is_named(
             r"--training.dropout.activation\? ",
         ),
         ("--trainer.foo 3", r"unrecognized arguments: --trainer.foo 3 \("),
-        ("--training.dropout 0.1", "training.dropout=0.1 is no group of settings; expected e.g. "),
-        ("--model none.yaml", "model=none.yaml is no group of settings; expected e.g. "),
-        ("--model wrong.yaml", "model.d_modle is no setting; did you mean model.d_model"),
+        ("--training.dropout 0.1", "training.dropout=0.1 is not a group of settings; expected "),
+        ("--model none.yaml", "model=none.yaml is not a group of settings; expected e.g. "),
+        ("--model wrong.yaml", "model.d_modle is not a setting; did you mean model.d_model"),
         ("--colour red", r"unrecognized arguments: --colour red \("),
         (
             "--data.train.src.foo x",
@@ -258,7 +258,7 @@ HALF = "a corpus is src and tgt, or path alone; got src=a.en, tgt=None, path=Non
         ("fit --config named.yaml", f"data.train.small: {HALF}."),
         (
             "fit --config whole.yaml --data.train.weight -1",
-            "data.train: weight=-1.0 is no share; use a number above 0.",
+            "data.train: weight=-1.0 is not a share; use a number above 0.",
         ),
         (
             "fit --config whole.yaml --data.train.path d.tsv",
@@ -272,7 +272,7 @@ HALF = "a corpus is src and tgt, or path alone; got src=a.en, tgt=None, path=Non
         ),
         (
             "test --data.test.x.src a.en",
-            "--data.test.x.src alone is no corpus; give it as a whole: "
+            "--data.test.x.src alone is not a corpus; give it as a whole: "
             "--data.test.x '{src: FILE, tgt: FILE}' (see: seq2seq test --help)",
         ),
         ("fit --search.sampling.temperature -1", "search.sampling.temperature=-1.0 is out of"),
@@ -336,7 +336,7 @@ def test_a_full_disk_is_one_line_that_names_the_file(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"training__betas": "[0.9,1.0]"}, r"training\.betas=\[0\.9, 1\.0\] are no decay rates"),
+        ({"training__betas": "[0.9,1.0]"}, r"training\.betas=\[0\.9, 1\.0\] are not decay rates"),
         ({"seed_everything": -5}, r"seed_everything=-5"),
         ({"trainer__val_check_interval": 0.5}, r"val_check_interval"),
         ({"trainer__strategy": "nonsense"}, r"nonsense"),

@@ -153,7 +153,7 @@ def test_scores_of_test_and_lines_of_predict_and_translate_agree(
     assert run("predict", "--run", "run") == 2
     assert "data.predict is not set; give --data.predict FILE" in capsys.readouterr().err
     assert run("predict", "--run", "run", "--data.predict", "rows.jsonl") == 2
-    assert "rows.jsonl is no text of one side" in capsys.readouterr().err
+    assert "rows.jsonl is not a text of one side" in capsys.readouterr().err
     assert run("predict", "--run=run", "--data.predict", "test.src") == 0
     rows = [
         json.loads(line) for line in (corpus / "run/predictions.jsonl").read_text().splitlines()
