@@ -24,7 +24,8 @@ class Sentence:
     terms added: "sea" and "sea horse" make "sea" stand there twice."""
     origins: Sequence[int | None] = ()
     """For each term, the character of the cleaned text where what it translates begins: if the
-    sentence is split, that piece's translation must hold it. None, or no list, if nobody knows."""
+    sentence is split, the translation of the piece with that character must hold the term. None, or
+    no list, if nobody knows."""
     number: int | None = None
     """Its place in the whole input, from 0, that random draws follow from; None where that is its
     place in the list."""

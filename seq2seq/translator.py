@@ -27,6 +27,7 @@ from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence, TooLong, check_length, check_list, check_type
 from seq2seq.text.normalize import clean
 from seq2seq.text.pieces import join, split
+from seq2seq.text.scripts import language_of
 from seq2seq.text.subwords import Subwords
 from seq2seq.text.terms import Terms, shared
 from seq2seq.translation import BLANK
@@ -109,13 +110,15 @@ class Translator:
         make: Callable[[], Engine]
         if engine == "native":
             folder, make = find_model(path), partial(native, [path, *ensemble])
-            warn_of_other_languages(folder, ensemble, rerank)
+            _, *languages = read_description(folder)
         else:  # imported by name: it is in a layer above this one, and few have its library
             if ensemble:
                 raise ConfigError(f"ensemble: engine={engine} has none; use the native engine.")
             interop = importlib.import_module("seq2seq.interop.targets")
             folder = interop.find(path, engine)
             make = partial(interop.load, path, engine, device=device, precision=precision)
+            languages = interop.languages(folder)
+        warn_of_other_languages(languages, ensemble, rerank)
         if rerank is not None:
             folders = folder, find_model(rerank)
             backward = partial(native, [rerank])
@@ -250,20 +253,20 @@ class Translator:
 
 
 def warn_of_other_languages(
-    folder: Path, ensemble: Sequence[str | Path], rerank: str | Path | None
+    languages: Sequence[str], ensemble: Sequence[str | Path], rerank: str | Path | None
 ) -> None:
-    """Of models that were not trained for the languages of `folder`, or, as a reranker, for those
-    the other way round, as far as they say. Some have learned more than they say."""
-    _, src, tgt = read_description(folder)
+    """Of models that were not trained for these languages, or, as a reranker, for those the other
+    way round, as far as they say. Some have learned more than they say."""
+    src, tgt = languages
     expected = [("ensemble", path, (src, tgt)) for path in ensemble]
     if rerank is not None:
         expected.append(("rerank", rerank, (tgt, src)))
-    for role, path, languages in expected:
+    for role, path, wanted in expected:
         _, *own = read_description(find_model(path))
-        if all((*languages, *own)) and tuple(own) != languages:
+        if all((*wanted, *own)) and list(map(language_of, own)) != list(map(language_of, wanted)):
             warnings.warn(
                 f"{role}={path} was trained from {own[0]} to {own[1]}; here it has to translate "
-                f"from {languages[0]} to {languages[1]}, which it must have learned, too.",
+                f"from {wanted[0]} to {wanted[1]}, which it must have learned, too.",
                 stacklevel=3,
             )
 

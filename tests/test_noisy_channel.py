@@ -173,10 +173,11 @@ def test_errors_of_loading(folders: Path) -> None:
 def test_models_of_other_languages_than_they_are_asked_for_are_told(folders: Path) -> None:
     forward, backward, unnamed = (folders / name for name in ("forward", "backward", "unnamed"))
     save_model(SavedModel(FORWARD, subwords(), subwords()), unnamed)
-    same = folders / "same"
+    same, dialect = folders / "same", folders / "dialect"
     save_model(SavedModel(FORWARD, subwords(), subwords(), "yy", "xx"), same)
+    save_model(SavedModel(FORWARD, subwords(), subwords(), "XX", "yy-YY"), dialect)
     for ensemble, rerank, told in (
-        ([forward, unnamed], backward, None),
+        ([forward, unnamed, dialect], backward, None),
         ([], unnamed, None),
         ([forward], forward, r"rerank=\S+/forward was trained from xx to yy; .* from yy to xx"),
         ([forward, same], None, r"ensemble=\S+/same was trained from yy to xx; .* xx to yy"),

@@ -67,7 +67,7 @@ from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.processes import end_with_first
+from seq2seq.training.processes import ending_with_first, wait_for_others
 from seq2seq.training.progress import ProgressBar, ProgressLines
 from seq2seq.training.quiet import quiet_lightning
 from seq2seq.training.recipe import Recipe
@@ -331,16 +331,18 @@ def _loggers(run: Path) -> list[CSVLogger | TensorBoardLogger]:
     return [table, TensorBoardLogger(str(run), name="logs", version=table.version)]
 
 
+@ending_with_first()
 def main(argv: Sequence[str] | None = None) -> int:
     """LightningCLI reads sys.argv itself: a distributed run starts its other processes from it."""
     sys.argv[1:] = with_settings_of_run(sys.argv[1:] if argv is None else argv)
-    end_with_first()
     prepare_process()
     quiet_lightning()
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
     try:
-        if TranslationCLI().trainer.received_sigterm:  # in its last batch
+        trainer = TranslationCLI().trainer
+        if trainer.received_sigterm:  # in its last batch
             raise SIGTERMException
+        wait_for_others(trainer)
     except MisconfigurationException as error:
         raise ConfigError(str(error)) from None
     except RuntimeError as error:

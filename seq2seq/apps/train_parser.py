@@ -60,7 +60,7 @@ class OneLineParser(LightningArgumentParser):
             check_groups(settings)  # before some of them are given their defaults instead
             return settings
         except UnicodeDecodeError:
-            raise ConfigError(f"{path} is no UTF-8 text; expected YAML in UTF-8.") from None
+            raise ConfigError(f"{path} is not UTF-8 text; expected YAML in UTF-8.") from None
         finally:
             self._reading = None
 
@@ -91,7 +91,8 @@ class OneLineParser(LightningArgumentParser):
     def _settings_meant(self, name: str) -> list[str]:
         """The settings that `name`, with _ for each hyphen, may stand for: those called so in any
         group; those outside of groups that begin with it; those beside it that have all its words;
-        the one that is written most like it; those of another group; or all that are beside it."""
+        the one that is written most like it; those of another group; or all that are beside it. The
+        first of these that finds any, and at most `MOST_SUGGESTED`."""
         name = name.replace("-", "_")
         group, _, last = name.rpartition(".")
         files = re.findall(r"--([\w.]+)(?= FILE)", " ".join(CORPORA.values()))

@@ -246,7 +246,7 @@ def _text(element: Any) -> str:
 
 
 def _declared(unit: Any, wanted: str, *names: str) -> str:
-    """The language in these attributes around a unit; `wanted` if there is none, or if it is ""."""
+    """The language in one of these attributes around a unit, or else `wanted`; "" if that is ""."""
     values = (around.get(name) for around in unit.iterancestors() for name in names)
     return next(filter(None, values), wanted) if wanted else ""
 

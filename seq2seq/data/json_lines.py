@@ -19,7 +19,7 @@ def json_object(line: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
-        raise CorpusError(f"{where} column {error.colno} is no JSON: {error.msg}.") from None
+        raise CorpusError(f"{where} column {error.colno} is not JSON: {error.msg}.") from None
     except (ValueError, RecursionError) as error:  # a giant number, deep nesting
         raise CorpusError(f"{where} cannot be read: {error}.") from None
     if not isinstance(record, dict):

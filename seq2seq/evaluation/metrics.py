@@ -12,7 +12,7 @@ from sacrebleu import BLEU, CHRF, TER
 
 from seq2seq.config import one_of
 from seq2seq.errors import ConfigError, CorpusError
-from seq2seq.text.scripts import scripts_in, unit_of
+from seq2seq.text.scripts import language_of, scripts_in, unit_of
 
 TWO_LETTERS = {"jpn": "ja", "kor": "ko", "zho": "zh", "chi": "zh", "cmn": "zh"}
 """ISO 639-3 and 639-2 codes of the languages with a tokenizer of their own -> ISO 639-1; cmn is
@@ -118,7 +118,7 @@ def doubt(references: Sequence[str], target_lang: str) -> str:
 
 
 def _two_letters(target_lang: str) -> str:
-    lang = target_lang.replace("_", "-").split("-")[0].lower()
+    lang = language_of(target_lang)
     return TWO_LETTERS.get(lang, lang)
 
 

@@ -80,7 +80,8 @@ class Unpadded(NamedTuple):
 
     @classmethod
     def of(cls, lens: Tensor, width: int, tokens: int, heads: int) -> "Unpadded":
-        """For rows (B, width); `tokens` is the sum of their lengths (B,): it needs no device."""
+        """For rows (B, width); `tokens`, the sum of their lengths (B,), is given so that no device
+        is waited for."""
         inside = may_attend(lens, width)[:, 0]  # (B, N)
         flat = inside.flatten()
         places = _places(flat, room_for(tokens))  # (M,)

@@ -73,9 +73,14 @@ _COMMON = frozenset(
 )
 
 
+def language_of(code: str) -> str:
+    """zh of "zh-TW", "zh_CN" and "ZH"."""
+    return re.split("[-_]", code.lower())[0]
+
+
 def scripts_of_language(code: str) -> frozenset[str]:
     """Of a code such as "ja" or "zh-TW"; empty where this table does not know it."""
-    return frozenset(_SCRIPTS.get(re.split("[-_]", code.lower())[0], ()))
+    return frozenset(_SCRIPTS.get(language_of(code), ()))
 
 
 @cache

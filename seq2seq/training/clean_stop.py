@@ -20,8 +20,8 @@ of a job, and those that have started others pass it on."""
 
 class CleanStop(Callback):
     """Ctrl-C, SIGTERM and SIGUSR1, which Slurm may be told to send, let the step end, write a
-    checkpoint and stop. A second signal stops at once, and so does the first one while candidates
-    are scored: the next session scores them again.
+    checkpoint and stop. A second signal, more than `SAME_REQUEST` later, stops at once, and so does
+    the first one while candidates are scored: the next session scores them again.
 
     The status is 128 plus the signal's number, as in a shell. Of several processes it is enough
     that one gets the signal.
@@ -46,11 +46,11 @@ class CleanStop(Callback):
         if threading.current_thread() is not threading.main_thread():
             return  # where Python allows no handlers
         self._process = os.getpid()
-        if trainer.received_sigterm:  # before there was a step to end
-            self.asked = signal.SIGTERM
-            trainer._signal_connector.received_sigterm = False  # or this process stops on its own
         for number in SIGNALS:
             self._handlers[number] = signal.signal(number, self._on_signal)
+        if trainer.received_sigterm:  # before there was a step to end
+            trainer._signal_connector.received_sigterm = False  # or this process stops on its own
+            self._on_signal(signal.SIGTERM, None)
 
     def on_train_batch_end(
         self,
@@ -122,7 +122,7 @@ class CleanStop(Callback):
                 raise KeyboardInterrupt
             return
         self.asked, self._asked_at = number, now
-        os.write(2, b"\nstopping after this step or its validation; another signal stops now\n")
+        os.write(2, b"\nstopping after this step or its validation; a second signal stops it now\n")
 
     def _restore(self) -> None:
         for number, handler in self._handlers.items():

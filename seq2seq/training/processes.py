@@ -3,9 +3,13 @@
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+import pytorch_lightning as pl
 import torch
 
 T = TypeVar("T")
@@ -24,7 +28,8 @@ def gathered(own: T) -> list[T]:
     return cast(list[T], parts)
 
 
-def end_with_first() -> None:
+@contextmanager
+def ending_with_first() -> Iterator[None]:
     """Have Linux kill this process when the one that started it for the same run is gone.
 
     Otherwise it would wait for the first process, which was killed before both had met, for half an
@@ -32,7 +37,20 @@ def end_with_first() -> None:
     """
     if os.environ.get("LOCAL_RANK", "0") == "0":
         os.environ[FIRST] = str(os.getpid())
-    elif FIRST in os.environ and sys.platform.startswith("linux"):
+        try:
+            yield
+        finally:
+            os.environ.pop(FIRST, None)
+        return
+    if FIRST in os.environ and sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.environ[FIRST] != str(os.getppid()):  # gone already
             sys.exit(1)
+    yield
+
+
+def wait_for_others(trainer: pl.Trainer) -> None:
+    """For the processes that this one has started, which end when it does."""
+    for process in getattr(trainer.strategy.launcher, "procs", []):
+        if isinstance(process, subprocess.Popen):
+            process.wait()

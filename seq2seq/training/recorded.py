@@ -67,7 +67,7 @@ class Recorded:
 
     def learn(self, batch: Batch) -> Tensor | None:
         """The loss of a batch from `shaped`, whose gradients were added; or None, and nothing was
-        done: its shape is new, or there is no memory for another recording."""
+        done: its shape is new, or there is no memory to make or to start a recording."""
         key = (*batch.src.shape, batch.tgt_in.shape[1], batch.src_tokens, batch.tokens)
         if key not in self._seen:
             self._seen.add(key)
@@ -98,7 +98,8 @@ class Recorded:
 
 
 def _repeated(batch: Batch, own: Batch, replay: Replay, loss: Tensor) -> Tensor:
-    """The loss of a batch, from a recording made of `own`. All memory is asked for before."""
+    """The loss of a batch, from a recording made of `own`. All memory is asked for before it is
+    repeated, so an error leaves no gradients."""
     for there, new in zip(own.tensors, batch.tensors, strict=True):
         there.copy_(new)
     copy = torch.empty_like(loss)

@@ -205,7 +205,7 @@ def test_json_lines_without_both_fields_are_rejected_as_they_stand(folder: Path)
     [
         (r'{"src": "a", "tgt": "\ud800"}', "half of a surrogate pair"),
         ('{"src": "a"}', "no field tgt_field=tgt; its fields are src."),
-        ("plain text", "line 1 column 1 is no JSON"),
+        ("plain text", "line 1 column 1 is not JSON"),
     ],
 )
 def test_fields_that_no_json_line_has_are_an_error(

@@ -199,7 +199,7 @@ def test_fields_of_jsonl_are_named_by_settings_and_dots_go_inward(tmp_path: Path
     [
         ("", r"line 2 is blank"),
         (" ", r"line 2 is blank"),
-        ('{"src": "a"', r"line 2 column 12 is no JSON: Expecting ',' delimiter"),
+        ('{"src": "a"', r"line 2 column 12 is not JSON: Expecting ',' delimiter"),
         ('["a", "b"]', r"line 2 is \['a', 'b'\]; expected a JSON object"),
         ("NaN", r"line 2 is nan; expected"),
         ("[" * 100_000, r"line 2 cannot be read: .*recursion"),

@@ -6,6 +6,7 @@ python questioned_fit.py fit ...  # writes asked-RANK.json
 import json
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,20 @@ class Questions(TorchDispatchMode):
                 self.places.setdefault(self.step, []).append(f"{place.filename}:{place.lineno}")
         return func(*args, **(kwargs or {}))
 
+    def counting(self) -> Callable[..., Any]:
+        """The module's training_step, which says here what step it is in."""
+        step = TranslationModule.training_step
 
-step = TranslationModule.training_step
-questions = Questions()
+        def counted(module: TranslationModule, *arguments: Any) -> Any:
+            self.step, self.rank = module.global_step + 1, module.global_rank
+            return step(module, *arguments)
 
-
-def counted(self: TranslationModule, *arguments: Any) -> Any:
-    questions.step = self.global_step + 1
-    questions.rank = self.global_rank
-    return step(self, *arguments)
+        return counted
 
 
 if __name__ == "__main__":
-    TranslationModule.training_step = counted  # type: ignore[assignment]
+    questions = Questions()
+    TranslationModule.training_step = questions.counting()  # type: ignore[method-assign]
     with questions:
         status = main()
     Path(f"asked-{questions.rank}.json").write_text(json.dumps(questions.places))

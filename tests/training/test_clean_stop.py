@@ -125,8 +125,9 @@ def test_a_signal_of_slurm_stops_a_run_as_others_do_and_leaves_no_checkpoint_of_
     assert run("fit", *settings(), "--ckpt_path", "last") == 0
 
 
+@pytest.mark.parametrize("accumulated", [1, 2])
 def test_a_run_that_is_stopped_before_its_first_step_ends_with_the_checkpoint_of_that(
-    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, accumulated: int
 ) -> None:
     loader = CorpusDataModule.train_dataloader
 
@@ -136,7 +137,7 @@ def test_a_run_that_is_stopped_before_its_first_step_ends_with_the_checkpoint_of
 
     monkeypatch.setattr(CorpusDataModule, "train_dataloader", stopping)
     with pytest.raises(SystemExit) as stopped:
-        run("fit", *settings())
+        run("fit", *settings(trainer__accumulate_grad_batches=accumulated))
     assert stopped.value.code == 128 + signal.SIGTERM
     assert Path("run/checkpoints/step=1.ckpt").exists()
 

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from questioned_fit import Questions
@@ -17,13 +16,8 @@ from seq2seq.training.module import TranslationModule
 def test_no_step_asks_for_a_number_before_the_bar_is_drawn_or_a_row_is_logged(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
-    questions, step = Questions(), TranslationModule.training_step
-
-    def counted(self: TranslationModule, *arguments: Any) -> Any:
-        questions.step = self.global_step + 1
-        return step(self, *arguments)
-
-    monkeypatch.setattr(TranslationModule, "training_step", counted)
+    questions = Questions()
+    monkeypatch.setattr(TranslationModule, "training_step", questions.counting())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with questions:
         fit = settings(
