@@ -106,6 +106,7 @@ def test_it_is_a_corpus_to_train_on() -> None:
     assert [tuple(pair) for pair in pairs] == [row[:2] for row in found]
 
 
+@pytest.mark.filterwarnings("ignore:rerank=teacher was trained from en to de")
 def test_the_terms_of_corpus_and_models_go_with_it_also_from_hand_to_hand(here: Path) -> None:
     (here / "data").mkdir()
     for name in ("train.en", "train.de"):
