@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from seq2seq.nn.packed import is_packed
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
 from seq2seq.nn.weights import network_of
 from seq2seq.provenance import CARD, PROVENANCE, Provenance, read_provenance, write_provenance
+from seq2seq.text.scripts import language_of
 from seq2seq.text.subwords import Subwords
 from seq2seq.versioned import misfit, read_versioned
 
@@ -179,6 +181,25 @@ def load_together(
                 f"the models of an ensemble start alike."
             )
     return models
+
+
+def warn_of_other_languages(
+    languages: Sequence[str], ensemble: Sequence[str | Path], rerank: str | Path | None
+) -> None:
+    """Of models that were not trained for these languages, or, as a reranker, for those the other
+    way round, as far as they say. Some have learned more than they say."""
+    src, tgt = languages
+    expected = [("ensemble", path, (src, tgt)) for path in ensemble]
+    if rerank is not None:
+        expected.append(("rerank", rerank, (tgt, src)))
+    for role, path, wanted in expected:
+        _, *own = read_description(find_model(path))
+        if all((*wanted, *own)) and list(map(language_of, own)) != list(map(language_of, wanted)):
+            warnings.warn(
+                f"{role}={path} was trained from {own[0]} to {own[1]}; here it has to translate "
+                f"from {wanted[0]} to {wanted[1]}, which it must have learned, too.",
+                stacklevel=3,
+            )
 
 
 def load_subwords(folder: Path) -> tuple[Subwords, Subwords]:

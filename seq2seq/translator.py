@@ -3,7 +3,6 @@
 import copy
 import importlib
 import math
-import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -18,7 +17,13 @@ from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis, length_penalty
 from seq2seq.engine import Engine, NativeEngine
 from seq2seq.errors import ConfigError, SentenceError
-from seq2seq.model_folder import find_model, load_subwords, load_together, read_description
+from seq2seq.model_folder import (
+    find_model,
+    load_subwords,
+    load_together,
+    read_description,
+    warn_of_other_languages,
+)
 from seq2seq.nn.attention import avoid_cudnn_attention
 from seq2seq.nn.packed import pack
 from seq2seq.noisy_channel import NoisyChannelEngine
@@ -27,7 +32,6 @@ from seq2seq.second_look import AttentionMap, SecondLook, TokenScores
 from seq2seq.sentence import Sentence, TooLong, check_length, check_list, check_type
 from seq2seq.text.normalize import clean
 from seq2seq.text.pieces import join, split
-from seq2seq.text.scripts import language_of
 from seq2seq.text.subwords import Subwords
 from seq2seq.text.terms import Terms, shared
 from seq2seq.translation import BLANK
@@ -250,25 +254,6 @@ class Translator:
 
     def _fits(self, ids: Sequence[int]) -> bool:
         return self.max_length is None or len(ids) < self.max_length
-
-
-def warn_of_other_languages(
-    languages: Sequence[str], ensemble: Sequence[str | Path], rerank: str | Path | None
-) -> None:
-    """Of models that were not trained for these languages, or, as a reranker, for those the other
-    way round, as far as they say. Some have learned more than they say."""
-    src, tgt = languages
-    expected = [("ensemble", path, (src, tgt)) for path in ensemble]
-    if rerank is not None:
-        expected.append(("rerank", rerank, (tgt, src)))
-    for role, path, wanted in expected:
-        _, *own = read_description(find_model(path))
-        if all((*wanted, *own)) and list(map(language_of, own)) != list(map(language_of, wanted)):
-            warnings.warn(
-                f"{role}={path} was trained from {own[0]} to {own[1]}; here it has to translate "
-                f"from {wanted[0]} to {wanted[1]}, which it must have learned, too.",
-                stacklevel=3,
-            )
 
 
 def make_noisy_channel(

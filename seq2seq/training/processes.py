@@ -37,16 +37,14 @@ def ending_with_first() -> Iterator[None]:
     """
     if os.environ.get("LOCAL_RANK", "0") == "0":
         os.environ[FIRST] = str(os.getpid())
-        try:
-            yield
-        finally:
-            os.environ.pop(FIRST, None)
-        return
-    if FIRST in os.environ and sys.platform.startswith("linux"):
+    elif FIRST in os.environ and sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.environ[FIRST] != str(os.getppid()):  # gone already
             sys.exit(1)
-    yield
+    try:
+        yield
+    finally:
+        os.environ.pop(FIRST, None)
 
 
 def wait_for_others(trainer: pl.Trainer) -> None:
