@@ -46,7 +46,7 @@ from seq2seq.apps.train_settings import (
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.interop.targets import reach
-from seq2seq.model_folder import find_model, read_description
+from seq2seq.model_folder import CONFIG, find_model, read_description
 from seq2seq.process import prepare_process
 from seq2seq.training.callbacks import Alone, BestModelFolder, Branch, LastValidation, Patience
 from seq2seq.training.checkpoints import (
@@ -56,6 +56,7 @@ from seq2seq.training.checkpoints import (
     AtomicCheckpointIO,
     KeptCheckpoints,
     find_checkpoint,
+    is_in,
     start_of_fit,
     written_whole,
 )
@@ -177,6 +178,7 @@ class TranslationCLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         settings = self.config[self.subcommand]
+        self._origin: str | None = None  # the folder whose weights and subwords are the start
         check_groups(settings)
         check_run(settings.run)
         run = Path(settings.run)
@@ -203,14 +205,16 @@ class TranslationCLI(LightningCLI):
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
         if settings.init_from is not None:
-            with named("init_from"):
-                origin = find_model(settings.init_from)
+            origin = _own_model(settings.ckpt_path, run) if self.subcommand == "fit" else None
+            if origin is None:
+                with named("init_from"):
+                    origin = find_model(settings.init_from)
             config, *codes = read_description(origin)
             if self.subcommand == "fit":
                 check_architecture(architecture, config, settings.init_from)
                 check_subwords(settings.data.subwords_from, settings.init_from)
                 follow_origin(settings, config, origin)
-            settings.data.subwords_from = settings.init_from
+            self._origin = settings.data.subwords_from = str(origin)
             for side, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
                 settings.data[side] = settings.data[side] or code
 
@@ -229,13 +233,13 @@ class TranslationCLI(LightningCLI):
             made.training,
             made.search,
             seed=made.seed_everything,
-            init_from=made.init_from,
+            init_from=self._origin,
             output=Path(made.run),
         )
         services = self._run_services(made)
         try:
             self.trainer = self.instantiate_trainer(**services)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ImportError) as error:
             raise ConfigError(str(error)) from None
         cluster = self.trainer._accelerator_connector.cluster_environment
         if isinstance(cluster, SLURMEnvironment):
@@ -298,11 +302,21 @@ def _user_error(error: BaseException | None) -> UserError | None:
 
 
 def _of_the_run(config: Namespace) -> Namespace:
-    """Without the checkpoint that this session goes on from: it is none of the next one's, and
-    `test` would score it instead of the model."""
+    """Without what this session goes on from: the checkpoint is none of the next one's, and `test`
+    would score it instead of the model; the run's own model may be moved with it."""
     config = config.clone()
     config["ckpt_path"] = None
+    if config["init_from"] is not None:
+        config["data"]["subwords_from"] = config["init_from"]
     return config
+
+
+def _own_model(start: str | None, run: Path) -> Path | None:
+    """The model of the run with which a fit goes on. It has the architecture and subwords of the
+    one that the run began with, which may be gone by now."""
+    own = run / "model"
+    goes_on = start is not None and is_in(run / FOLDER, start)
+    return own if goes_on and (own / CONFIG).is_file() else None
 
 
 def _fit_callbacks(

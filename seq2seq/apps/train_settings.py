@@ -11,7 +11,9 @@ from jsonargparse import Namespace
 from pytorch_lightning.callbacks import (
     Callback,
     GradientAccumulationScheduler,
+    LearningRateFinder,
     StochasticWeightAveraging,
+    Timer,
     WeightAveraging,
 )
 
@@ -39,10 +41,15 @@ GROUPS = {
 """Settings that consist of settings, and an example of one."""
 INSTEAD: dict[type[Callback], str] = {
     GradientAccumulationScheduler: "trainer.accumulate_grad_batches, the same in all epochs",
+    LearningRateFinder: "short runs with several training.lr",
     StochasticWeightAveraging: "training.ema",
+    Timer: "trainer.max_time",
     WeightAveraging: "training.ema",
 }
-"""Of callbacks behind whose back a run counts steps, or stores other weights than it validates."""
+"""Of callbacks that train on their own, behind whose back a run counts steps, or which store other
+weights than it validates; and of one that the trainer makes itself."""
+SHARDED = ("fsdp", "deepspeed", "modelparallel", "model_parallel")
+"""What names of strategies that share out the weights begin with."""
 
 
 @contextmanager
@@ -120,6 +127,13 @@ def check_trainer(settings: Namespace) -> None:
             f"trainer.precision={settings.precision} keeps the weights themselves in half "
             f"precision, which small updates do not change; use {mixed}."
         )
+    strategy = settings.strategy
+    name = strategy if isinstance(strategy, str) else strategy.get("class_path", "")
+    if name.rpartition(".")[2].lower().startswith(SHARDED):
+        raise ConfigError(
+            f"trainer.strategy={name} shares out the weights, which this training needs whole; "
+            f"use ddp."
+        )
     if settings.use_distributed_sampler:
         raise ConfigError(
             "trainer.use_distributed_sampler=True: batches are shared out without it; leave it out."
@@ -145,11 +159,6 @@ def _check_whole_steps(settings: Namespace) -> None:
         raise ConfigError(
             f"trainer.fast_dev_run={settings.fast_dev_run} is a part of a step, with "
             f"trainer.accumulate_grad_batches={accumulated}; use a multiple of it."
-        )
-    if settings.max_time is not None:
-        raise ConfigError(
-            f"trainer.max_time={settings.max_time} ends in the midst of a step with "
-            f"trainer.accumulate_grad_batches={accumulated}; leave out one of the two."
         )
 
 

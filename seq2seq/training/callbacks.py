@@ -33,7 +33,7 @@ class Alone(Callback):
         self.run = run
         self._file: TextIO | None = None
 
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         taken = trainer.is_global_zero and not self._lock()
         if trainer.strategy.broadcast(taken):  # all processes end
             raise ConfigError(
@@ -172,6 +172,8 @@ class LastValidation(Callback):
         batch: Any,
         batch_index: int,
     ) -> None:
+        if (batch_index + 1) % trainer.accumulate_grad_batches:
+            trainer.should_stop = False  # a step ends with its last batch
         if trainer.global_step == trainer.max_steps:
             trainer.should_stop = True  # Lightning validates before it stops
             loop = trainer.fit_loop
@@ -222,6 +224,12 @@ class Branch(Callback):
             timers = (each for each in trainer.callbacks if isinstance(each, Timer))  # type: ignore[attr-defined]
             for callback in [*self.own, *timers]:
                 states.pop(callback.state_key, None)
+            if 0 <= trainer.max_steps <= (step := checkpoint["global_step"]):
+                raise ConfigError(
+                    f"ckpt_path={path} is at step {step}, so nothing is left to train up to step "
+                    f"{trainer.max_steps}: trainer.max_steps and max_epochs count what the other "
+                    f"run has done, too; raise them."
+                )
         elif any(callback.state_key not in states for callback in self.own):
             raise ConfigError(
                 f"ckpt_path={path} is from an older version, which kept its best checkpoints "

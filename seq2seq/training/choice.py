@@ -28,6 +28,7 @@ from seq2seq.training.checkpoints import (
 )
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.module import TranslationModule, numbered
+from seq2seq.training.processes import share_weights
 
 
 class Candidate(NamedTuple):
@@ -37,7 +38,8 @@ class Candidate(NamedTuple):
     steps: list[int]
     """Of the checkpoints that it is the mean of."""
     load: Callable[[SavedModel], None] | None
-    """Sets a model's weights to the candidate's; None where the model folder alone holds it."""
+    """Sets a model's weights to the candidate's; None where the model folder alone holds it, and in
+    all processes but the first."""
 
 
 Scores = list[tuple[Candidate, float]]
@@ -50,8 +52,9 @@ class ModelChoice(Callback):
     The candidates are the best checkpoint, whose BLEU is known, the mean of the last checkpoints,
     the mean of the best ones, and the moving average; each is scored as in a validation, every
     process its share. They are loaded into a network of their own: what was trained stays as it
-    is. What was measured is written to `table`, as JSON lines. If a run goes on after its end, the
-    model that it had kept stays unless a candidate is better.
+    is. Only the first process needs the files. What was measured is written to `table`, as JSON
+    lines. If a run goes on after its end, the model that it had kept stays unless a candidate is
+    better; where the candidates are the same as before, nothing is scored again.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class ModelChoice(Callback):
         self.table, self.stored = table, stored
         self.last, self.best, self.ema = last, best, ema
         self.earlier: Scores = []
-        """What an earlier session of the run has kept."""
+        """What an earlier session of the run has scored."""
+        self.kept: Scores = []
+        """What of that it has kept."""
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -73,31 +78,34 @@ class ModelChoice(Callback):
         assert trainer.ckpt_path is not None
         if is_in(self.table.with_name(FOLDER), trainer.ckpt_path):  # or it is another run's
             there = (self.stored.folder / CONFIG).is_file()
-            kept = _kept(self.table) if there else []
-            self.earlier = trainer.strategy.broadcast(kept)  # others may lack the files
-            self.stored.chosen = max((bleu for _, bleu in self.earlier), default=-math.inf)
+            before = _read(self.table) if there else ([], [])
+            self.earlier, self.kept = trainer.strategy.broadcast(before)  # others may lack files
+            self.stored.chosen = max((bleu for _, bleu in self.kept), default=-math.inf)
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.stored.best is None or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         assert isinstance(module, TranslationModule)
+        found = list(self._candidates(trainer.global_step)) if trainer.is_global_zero else []
+        named = trainer.strategy.broadcast([(each.name, each.steps) for each in found])
+        known = {(each.name, *each.steps): bleu for each, bleu in self.earlier}
+        before = [known.get((name, *steps)) for name, steps in named]
+        if self.kept and None not in before and before[0] == self.stored.best:
+            self._tell(*self.kept[0])
+            return
         network = Transformer(module.network.config, attention=module.recipe.attention).eval()
         model = replace(module.saved_model(), network=network.to(trainer.strategy.root_device))
-
-        best = Path(self.best.best_model_path)
-        first = Candidate("best checkpoint", [], None)
-        if self.best.best_model_score == self.stored.best and is_complete(best):
-            load = partial(average, checkpoints=[best])
-            first = Candidate("best checkpoint", [step_of(best)], load)
+        first, *others = found or [Candidate(*each, None) for each in named]
         scores: Scores = [(first, self.stored.best)]
         rank_zero_info(f"{first.name}: validation BLEU {self.stored.best:.2f}")
-        for candidate in self._others(trainer.global_step):
-            assert candidate.load is not None
-            candidate.load(model)
+        for candidate in others:
+            if candidate.load is not None:
+                candidate.load(model)
+            share_weights(model.network)
             scores.append((candidate, _validation_bleu(model, trainer, module)))
             rank_zero_info(f"{candidate.name}: validation BLEU {scores[-1][1]:.2f}")
         best_now = max(bleu for _, bleu in scores)
-        scores += [each for each in self.earlier if each[1] > best_now]
+        scores += [each for each in self.kept if each[1] > best_now]
         place = max(range(len(scores)), key=lambda i: scores[i][1])  # the first of equals
         kept, bleu = scores[place]
         if kept.load is not None:
@@ -105,8 +113,15 @@ class ModelChoice(Callback):
             self.stored.save(trainer, module, model, kept.name, kept.steps, bleu)
         self._conclude(scores, place)
 
-    def _others(self, step: int) -> Iterator[Candidate]:
-        """All but the best checkpoint; no two are equal, and none needs a file that is damaged."""
+    def _candidates(self, step: int) -> Iterator[Candidate]:
+        """The best checkpoint, whatever is left of it, and all others; no two are equal, and none
+        of these needs a file that is damaged."""
+        best = Path(self.best.best_model_path)
+        if self.best.best_model_score == self.stored.best and is_complete(best):
+            load = partial(average, checkpoints=[best])
+            yield Candidate("best checkpoint", [step_of(best)], load)
+        else:
+            yield Candidate("best checkpoint", [], None)
         seen = []
         for which, callback in (("last", self.last), ("best", self.best)):
             whole = filter(is_complete, map(Path, callback.best_k_models))
@@ -128,16 +143,19 @@ class ModelChoice(Callback):
         ]
         with written_whole(self.table) as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
-        kept, bleu = scores[place]
+        self._tell(*scores[place])
+
+    def _tell(self, kept: Candidate, bleu: float) -> None:
         rank_zero_info(f"model: {self.stored.folder} ({kept.name}, validation BLEU {bleu:.2f})")
 
 
-def _kept(table: Path) -> Scores:
-    """What the table says is in the model folder."""
+def _read(table: Path) -> tuple[Scores, Scores]:
+    """What the table says, and which of that is in the model folder."""
     if not table.is_file():
-        return []
-    rows = map(json.loads, table.read_text(encoding="utf-8").splitlines())
-    return [(Candidate(r["model"], r["steps"], None), r["val_bleu"]) for r in rows if r["kept"]]
+        return [], []
+    rows = list(map(json.loads, table.read_text(encoding="utf-8").splitlines()))
+    scores = [(Candidate(row["model"], row["steps"], None), row["val_bleu"]) for row in rows]
+    return scores, [each for each, row in zip(scores, rows, strict=True) if row["kept"]]
 
 
 def _validation_bleu(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> float:

@@ -27,6 +27,7 @@ from seq2seq.training.symptoms import (
     no_learning_rate,
     overlapping_validation,
     skipped_steps,
+    vanishing_loss_scale,
 )
 
 LOOKED_AT = 200_000
@@ -38,7 +39,8 @@ IN_A_ROW = 20
 class Health(Callback):
     """Reports each symptom once, and again when it has got worse.
 
-    The device is asked for its gradient norms at the logging interval only. Before the second
+    The device is asked for its gradient norms at the logging interval only, or every thousand
+    steps where that is longer. Before the second
     validation, and up to the end of the warm-up, what validation shows is a note, not a warning.
     """
 
@@ -81,11 +83,12 @@ class Health(Callback):
         batch_index: int,
     ) -> None:
         assert isinstance(module, TranslationModule)
-        if module.is_logged(batch_index):
+        logged = module.is_logged(batch_index)
+        if logged or len(module.grad_norms) == module.grad_norms.maxlen:  # or some would be lost
             self._look_at_gradients(trainer, module)
-            if module.device.type == "cpu" and (words := self._sharing.words()):
-                said = f"{words}; a run that was stopped goes on with --ckpt_path last."
-                rank_zero_info(f"warning at step {trainer.global_step}: {said}")
+        if logged and module.device.type == "cpu" and (words := self._sharing.words()):
+            said = f"{words}; a run that was stopped goes on with --ckpt_path last."
+            rank_zero_info(f"warning at step {trainer.global_step}: {said}")
 
     def _look_at_gradients(self, trainer: pl.Trainer, module: TranslationModule) -> None:
         if not module.grad_norms:
@@ -99,8 +102,11 @@ class Health(Callback):
         if self._in_a_row:
             self._stop_if_hopeless(trainer, module)
         recipe = module.recipe
-        if getattr(trainer.precision_plugin, "scaler", None) is None:  # its way to find its scale
+        if (scaler := getattr(trainer.precision_plugin, "scaler", None)) is None:
             self._tell(trainer, skipped_steps(self._skipped, recipe))
+        else:  # skipping is its way to find its scale
+            scale = scaler.get_scale()
+            self._tell(trainer, vanishing_loss_scale(scale, self._skipped, recipe))
         if finite:
             bound = trainer.gradient_clip_val
             self._tell(trainer, exploding_gradients(max(finite), self._usual, recipe, bound))

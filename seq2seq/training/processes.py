@@ -28,6 +28,13 @@ def gathered(own: T) -> list[T]:
     return cast(list[T], parts)
 
 
+def share_weights(network: torch.nn.Module) -> None:
+    """Give a network the weights that the first process has; all processes must call it."""
+    if torch.distributed.is_initialized():
+        for weights in network.parameters():
+            torch.distributed.broadcast(weights.data, src=0)
+
+
 @contextmanager
 def ending_with_first() -> Iterator[None]:
     """Have Linux kill this process when the one that started it for the same run is gone.

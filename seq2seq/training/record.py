@@ -13,7 +13,15 @@ from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
 
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_facts import as_parent
-from seq2seq.provenance import Provenance, Score, Training, Weights, with_command, with_corpora
+from seq2seq.provenance import (
+    Parent,
+    Provenance,
+    Score,
+    Training,
+    Weights,
+    with_command,
+    with_corpora,
+)
 from seq2seq.software import software
 from seq2seq.training.checkpoints import FOLDER, is_in
 from seq2seq.training.compatibility import validates_all
@@ -34,6 +42,8 @@ class Record(Callback):
         """The `_decisive` facts of the session before."""
         self._began_at: str | None = None
         """The checkpoint of another run at which this one began."""
+        self._parent: Parent | None = None
+        """The model that the run began with, as it was then."""
         self._started = time.monotonic()
         self._facts = Provenance()
 
@@ -58,8 +68,9 @@ class Record(Callback):
         facts["config"] = self.config
         if self.config.get("license"):
             facts["license"] = self.config["license"]
-        if module.init_from is not None:
-            facts["parent"] = as_parent(module.init_from)
+        if (origin := self.config.get("init_from")) is not None:
+            self._parent = self._parent or as_parent(origin)
+            facts["parent"] = self._parent
         facts["software"] = self.software
         self._facts = with_corpora(facts, *module.data.origins("train", "validation"))
         now = dict(_flat(self._decisive))
@@ -112,11 +123,13 @@ class Record(Callback):
             "training": self.training(0),
             "config": self._decisive,
             "began_at": self._began_at,
+            "parent": self._parent,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._sessions, self._before = state_dict["training"], state_dict["config"]
-        self._began_at = state_dict.get("began_at")  # older versions kept none
+        self._began_at = state_dict.get("began_at")  # older versions kept neither
+        self._parent = state_dict.get("parent")
 
 
 def training_until(checkpoint: Path) -> Training | None:

@@ -370,16 +370,38 @@ def test_a_mean_is_of_the_checkpoints_that_are_left(
     assert rows["mean of the last 2 checkpoints"] == [12, 16]
 
 
+def test_a_run_that_finds_nothing_left_to_do_scores_nothing_again(
+    corpus: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert run("fit", *settings(**STILL)) == 0
+    files = [Path("run/candidates.jsonl"), *Path("run/model").iterdir()]
+    kept = {path: path.stat().st_mtime_ns for path in files}
+    chosen = caplog.messages[-1]
+    assert chosen.startswith("model: run/model (best checkpoint, ")
+    monkeypatch.setattr(Translator, "translate", None)
+    assert run("fit", *settings(**STILL), "--ckpt_path", "last") == 0
+    assert caplog.messages[-1] == chosen
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
+
+
 @pytest.mark.slow
-def test_two_processes_score_as_one(corpus: Path) -> None:
+def test_two_processes_score_as_one_where_the_first_alone_has_the_checkpoints(
+    corpus: Path,
+) -> None:
     chosen = settings(
         training__lr=0.01, training__ema=0.9, trainer__max_steps=40, trainer__precision="32-true"
     )
-    fit = [sys.executable, "-m", "seq2seq", "fit", *map(str, chosen)]
-    two = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
-    subprocess.run([*fit, *two], check=True, capture_output=True, timeout=300)
+    script = Path(__file__).with_name("fit_of_two_machines.py")
+    fit = ["fit", *map(str, chosen)]
+    two = [sys.executable, str(script), *fit, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    subprocess.run(two, check=True, capture_output=True, timeout=300)
     together, kept = table(corpus / "run"), weights_of("run")
-    subprocess.run([*fit, "--ckpt_path", "last"], check=True, capture_output=True, timeout=300)
+    Path("run/candidates.jsonl").unlink()  # so that they are scored again
+    one = [sys.executable, "-m", "seq2seq", *fit, "--ckpt_path", "last"]
+    subprocess.run(one, check=True, capture_output=True, timeout=300)
     assert table(corpus / "run") == together
     assert len(together) > 2
     assert_same(weights_of("run"), kept)

@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import deque
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -25,6 +26,7 @@ from seq2seq.model_folder import load_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.training.checkpoints import step_of
 from seq2seq.training.health import IN_A_ROW, Health
+from seq2seq.training.module import TranslationModule
 from seq2seq.training.optimizer import optimizer_of
 from seq2seq.training.recipe import Recipe
 from seq2seq.translator import Translator
@@ -201,18 +203,43 @@ def test_gradients_that_grow_slowly_are_told_too(log: pytest.LogCaptureFixture) 
     assert len(told) == 2, "again where it is ten times worse"
 
 
-@pytest.mark.parametrize("scaler", [None, "of fp16"])
-def test_what_a_loss_scale_skips_is_no_symptom(
-    log: pytest.LogCaptureFixture, scaler: str | None
+@pytest.mark.parametrize("scale", [None, 2.0**16, 1.0, 0.5])
+def test_what_a_loss_scale_skips_is_no_symptom_until_it_makes_gradients_smaller(
+    log: pytest.LogCaptureFixture, scale: float | None
 ) -> None:
     health, network = Health(), torch.nn.Linear(2, 3)
     module: Any = SimpleNamespace(
         grad_norms=[torch.tensor(math.inf)], recipe=Recipe(), network=network
     )
+    scaler = None if scale is None else SimpleNamespace(get_scale=lambda: scale)
     precision = SimpleNamespace(scaler=scaler)
-    trainer: Any = SimpleNamespace(precision_plugin=precision, global_step=1)
-    health._look_at_gradients(trainer, module)
-    assert ("1 step was skipped" in log.text) == (scaler is None)
+    trainer: Any = SimpleNamespace(precision_plugin=precision, global_step=1, gradient_clip_val=1.0)
+    for _ in range(2):
+        health._look_at_gradients(trainer, module)
+    assert ("1 step was skipped" in log.text) == (scale is None)
+    assert log.text.count("the loss scale of 16-mixed has fallen to 0.5, as 1 ") == (scale == 0.5)
+
+
+def test_no_norm_is_lost_where_the_logging_interval_is_longer_than_what_is_kept(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = TranslationModule.on_train_start
+
+    def keep_two(self: TranslationModule) -> None:
+        begin(self)
+        self.grad_norms = deque(maxlen=2)
+
+    seen, look = list[float](), Health._look_at_gradients
+
+    def noted(self: Health, trainer: Any, module: TranslationModule) -> None:
+        seen.extend(map(float, module.grad_norms))
+        look(self, trainer, module)
+
+    monkeypatch.setattr(TranslationModule, "on_train_start", keep_two)
+    monkeypatch.setattr(Health, "_look_at_gradients", noted)
+    rarely = {"trainer__log_every_n_steps": 100, "trainer__val_check_interval": 100}
+    assert run("fit", *settings(**rarely, trainer__max_steps=7)) == 0
+    assert len(seen) == 7
 
 
 def test_only_steps_skipped_in_a_row_end_a_run(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Fine-tuning: a fit that starts from another model, and what the model does not allow."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import yaml
 from small_runs import Run, settings
 
+from seq2seq.model_facts import load_provenance
 from seq2seq.model_folder import load_model
 from seq2seq.text.piece_order import SPECIAL
 from seq2seq.text.subwords import SPACE
@@ -66,6 +68,24 @@ def test_the_configuration_of_a_fit_from_a_model_tells_of_that_model(
     assert second["data"]["subwords"] == first["data"]["subwords"] | sizes
     again = ("--config", "tuned/config.yaml", "--ckpt_path", "last", "--trainer.max_steps", 2)
     assert run("fit", *again) == 0
+
+
+def test_a_run_goes_on_without_the_model_that_it_began_with_and_keeps_it_as_its_parent(
+    corpus: Path, run: Run
+) -> None:
+    """Also where the run has been moved since."""
+    assert run("fit", *settings(trainer__max_steps=1)) == 0
+    tuned = settings(run="tuned", init_from="run", trainer__max_steps=4)
+    assert run("fit", *tuned) == 0
+    parent = load_provenance("tuned")["parent"]
+    shutil.rmtree("run")
+    for steps, (before, now) in {8: ("tuned", "tuned"), 12: ("tuned", "moved")}.items():
+        Path(before).rename(now)
+        again = ("--run", now, "--ckpt_path", "last", "--trainer.max_steps", steps)
+        assert run("fit", *again) == 0
+        assert load_provenance(now)["parent"] == parent
+        recorded = yaml.safe_load(Path(now, "config.yaml").read_text())
+        assert recorded["init_from"] == recorded["data"]["subwords_from"] == "run"
 
 
 def test_another_network_is_trained_with_the_subwords_of_a_model(

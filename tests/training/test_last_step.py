@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import Timer
 from small_runs import Run, metrics, settings, validated_after
 
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.training.checkpoints import step_of
 from seq2seq.training.counting import end_of
+from seq2seq.training.module import TranslationModule
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,43 @@ def test_a_run_that_ends_by_its_time_keeps_its_last_step(
     (kept,) = Path("run/checkpoints").glob("step=*.ckpt")
     assert step_of(kept) > 0
     assert validated_after() == [step_of(kept)] * validated
+
+
+def test_time_that_is_up_within_a_step_ends_the_run_after_it(
+    corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fourth batch is the first of three of the second step."""
+    batches = list[int]()
+    begin = TranslationModule.on_train_batch_start
+
+    def count(self: TranslationModule, parts: Any, batch_index: int) -> None:
+        batches.append(batch_index)
+        begin(self, parts, batch_index)
+
+    monkeypatch.setattr(TranslationModule, "on_train_batch_start", count)
+    monkeypatch.setattr(Timer, "time_elapsed", lambda *_: 3600.0 if len(batches) >= 4 else 0.0)
+    limited = {"trainer__max_time": "00:00:01:00", "trainer__accumulate_grad_batches": 3}
+    assert run("fit", *settings(**limited)) == 0
+    assert len(batches) == 6
+    content = torch.load("run/checkpoints/step=2.ckpt", weights_only=True)
+    (place,) = content["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    assert place["batches"] == 6
+
+
+@pytest.mark.parametrize(
+    "limit", [{"trainer__max_steps": 4}, {"trainer__max_epochs": 1, "trainer__max_steps": -1}]
+)
+def test_a_run_that_begins_where_it_would_end_is_refused(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], limit: dict[str, int]
+) -> None:
+    epoch = {"trainer__limit_train_batches": 4}
+    assert run("fit", *settings(**epoch, trainer__max_steps=4)) == 0
+    capsys.readouterr()
+    start = "run/checkpoints/step=4.ckpt"
+    assert run("fit", *settings(run="other", **epoch, **limit), "--ckpt_path", start) == 2
+    said = f"error: ckpt_path={start} is at step 4, so nothing is left to train up to step 4: "
+    assert said in capsys.readouterr().err
+    assert not Path("other/model").exists()
 
 
 def test_a_run_that_begins_at_a_checkpoint_of_another_has_all_of_its_time(

@@ -391,10 +391,6 @@ def test_a_full_disk_is_one_line_that_names_the_file(
         ),
         ({"run": "train.src/x"}, r"train\.src"),
         (
-            {"trainer__max_time": "00:00:01:00", "trainer__accumulate_grad_batches": 2},
-            r"trainer\.max_time=.* trainer\.accumulate_grad_batches=2",
-        ),
-        (
             {"trainer__check_val_every_n_epoch": 1, "trainer__val_check_interval": 300},
             r"val_check_interval=300 counts steps; .*n_epoch=1 it is a share",
         ),
@@ -415,6 +411,18 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             },
             r"callbacks: GradientAccumulationScheduler .*trainer\.accumulate_grad_batches",
         ),
+        (
+            {"trainer__callbacks": "[{class_path: Timer, init_args: {duration: '00:00:01:00'}}]"},
+            r"callbacks: Timer .*trainer\.max_time",
+        ),
+        (
+            {"trainer__callbacks": "[{class_path: LearningRateFinder}]"},
+            r"callbacks: LearningRateFinder .*training\.lr",
+        ),
+        ({"trainer__strategy": "fsdp"}, r"trainer\.strategy=fsdp .* use ddp"),
+        ({"trainer__strategy": "deepspeed_stage_2"}, r"strategy=deepspeed_stage_2 .* use ddp"),
+        ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
+        ({"trainer__precision": "transformer-engine"}, r"transformer.engine"),
         (
             {"trainer__callbacks": "[{class_path: EMAWeightAveraging}]"},
             r"callbacks: EMAWeightAveraging .*training\.ema",

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,6 +73,9 @@ def test_a_run_folder_has_one_fit_at_a_time(
         assert other.stdout is not None
         other.stdout.readline()
         assert run("fit", *settings(), "--ckpt_path", "last") == 2
+        shutil.rmtree("run/model")  # with nothing left to train, a fit would choose one
+        assert run("fit", *settings(trainer__max_steps=4), "--ckpt_path", "last") == 2
+        assert not Path("run/model").exists()
         other.communicate()
     said = "error: run=run is being trained by another process; wait for it, or choose another"
     assert said in capsys.readouterr().err
