@@ -44,8 +44,9 @@ from seq2seq.apps.train_settings import (
     named,
 )
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.errors import ConfigError, UserError
+from seq2seq.errors import ConfigError, ModelFolderError, UserError
 from seq2seq.interop.targets import reach
+from seq2seq.model_facts import load_provenance
 from seq2seq.model_folder import CONFIG, find_model, read_description
 from seq2seq.process import prepare_process
 from seq2seq.training.callbacks import Alone, BestModelFolder, Branch, LastValidation, Patience
@@ -205,10 +206,8 @@ class TranslationCLI(LightningCLI):
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
         if settings.init_from is not None:
-            origin = _own_model(settings.ckpt_path, run) if self.subcommand == "fit" else None
-            if origin is None:
-                with named("init_from"):
-                    origin = find_model(settings.init_from)
+            with named("init_from"):
+                origin = _origin(settings.init_from, settings.ckpt_path, run)
             config, *codes = read_description(origin)
             if self.subcommand == "fit":
                 check_architecture(architecture, config, settings.init_from)
@@ -239,7 +238,7 @@ class TranslationCLI(LightningCLI):
         services = self._run_services(made)
         try:
             self.trainer = self.instantiate_trainer(**services)
-        except (TypeError, ValueError, ImportError) as error:
+        except (TypeError, ValueError, ModuleNotFoundError) as error:
             raise ConfigError(str(error)) from None
         cluster = self.trainer._accelerator_connector.cluster_environment
         if isinstance(cluster, SLURMEnvironment):
@@ -303,7 +302,8 @@ def _user_error(error: BaseException | None) -> UserError | None:
 
 def _of_the_run(config: Namespace) -> Namespace:
     """Without what this session goes on from: the checkpoint is none of the next one's, and `test`
-    would score it instead of the model; the run's own model may be moved with it."""
+    would score it instead of the model; nor is the run's own model, see `_origin`, whose path
+    changes when the run is moved."""
     config = config.clone()
     config["ckpt_path"] = None
     if config["init_from"] is not None:
@@ -311,12 +311,18 @@ def _of_the_run(config: Namespace) -> Namespace:
     return config
 
 
-def _own_model(start: str | None, run: Path) -> Path | None:
-    """The model of the run with which a fit goes on. It has the architecture and subwords of the
-    one that the run began with, which may be gone by now."""
-    own = run / "model"
-    goes_on = start is not None and is_in(run / FOLDER, start)
-    return own if goes_on and (own / CONFIG).is_file() else None
+def _origin(init_from: str, start: str | None, run: Path) -> Path:
+    """The model folder that tells architecture and subwords. Where the one that a run began with is
+    gone, a run that goes on has them in its own."""
+    try:
+        return find_model(init_from)
+    except ModelFolderError:
+        own = run / "model"
+        if start is not None and is_in(run / FOLDER, start) and (own / CONFIG).is_file():
+            settings = load_provenance(own).get("config", {})
+            if settings.get("init_from") == init_from:
+                return own
+        raise
 
 
 def _fit_callbacks(

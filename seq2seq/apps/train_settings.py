@@ -46,10 +46,10 @@ INSTEAD: dict[type[Callback], str] = {
     Timer: "trainer.max_time",
     WeightAveraging: "training.ema",
 }
-"""Of callbacks that train on their own, behind whose back a run counts steps, or which store other
-weights than it validates; and of one that the trainer makes itself."""
+"""What to use instead of callbacks that train on their own, count steps otherwise, or store other
+weights than a run validates, and of one that the trainer makes itself."""
 SHARDED = ("fsdp", "deepspeed", "modelparallel", "model_parallel")
-"""What names of strategies that share out the weights begin with."""
+"""What names of strategies that shard the weights begin with."""
 
 
 @contextmanager
@@ -131,8 +131,7 @@ def check_trainer(settings: Namespace) -> None:
     name = strategy if isinstance(strategy, str) else strategy.get("class_path", "")
     if name.rpartition(".")[2].lower().startswith(SHARDED):
         raise ConfigError(
-            f"trainer.strategy={name} shares out the weights, which this training needs whole; "
-            f"use ddp."
+            f"trainer.strategy={name} shards the weights, which this training needs whole; use ddp."
         )
     if settings.use_distributed_sampler:
         raise ConfigError(

@@ -172,6 +172,9 @@ class LastValidation(Callback):
         batch: Any,
         batch_index: int,
     ) -> None:
+        if trainer.should_stop:
+            for timer in _timers(trainer):
+                timer._verbose = False  # it has said so
         if (batch_index + 1) % trainer.accumulate_grad_batches:
             trainer.should_stop = False  # a step ends with its last batch
         if trainer.global_step == trainer.max_steps:
@@ -221,10 +224,10 @@ class Branch(Callback):
         states, path = checkpoint["callbacks"], trainer.ckpt_path
         assert path is not None
         if not is_in(self.checkpoints, path):
-            timers = (each for each in trainer.callbacks if isinstance(each, Timer))  # type: ignore[attr-defined]
-            for callback in [*self.own, *timers]:
+            for callback in [*self.own, *_timers(trainer)]:
                 states.pop(callback.state_key, None)
-            if 0 <= trainer.max_steps <= (step := checkpoint["global_step"]):
+            ends = 0 <= trainer.max_steps <= (step := checkpoint["global_step"])
+            if ends and not trainer.fast_dev_run:  # type: ignore[attr-defined]
                 raise ConfigError(
                     f"ckpt_path={path} is at step {step}, so nothing is left to train up to step "
                     f"{trainer.max_steps}: trainer.max_steps and max_epochs count what the other "
@@ -235,3 +238,7 @@ class Branch(Callback):
                 f"ckpt_path={path} is from an older version, which kept its best checkpoints "
                 f"differently; start another --run from it."
             )
+
+
+def _timers(trainer: pl.Trainer) -> list[Timer]:
+    return [each for each in trainer.callbacks if isinstance(each, Timer)]  # type: ignore[attr-defined]

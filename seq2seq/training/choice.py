@@ -52,9 +52,10 @@ class ModelChoice(Callback):
     The candidates are the best checkpoint, whose BLEU is known, the mean of the last checkpoints,
     the mean of the best ones, and the moving average; each is scored as in a validation, every
     process its share. They are loaded into a network of their own: what was trained stays as it
-    is. Only the first process needs the files. What was measured is written to `table`, as JSON
-    lines. If a run goes on after its end, the model that it had kept stays unless a candidate is
-    better; where the candidates are the same as before, nothing is scored again.
+    is. The first process alone reads checkpoints, and gives their weights to the others. What was
+    measured is written to `table`, as JSON lines. If a run goes on after its end, the model that it
+    had kept stays unless a candidate is better; where no step was left to take, what is in the
+    table is not scored again.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class ModelChoice(Callback):
     ) -> None:
         self.table, self.stored = table, stored
         self.last, self.best, self.ema = last, best, ema
-        self.earlier: Scores = []
-        """What an earlier session of the run has scored."""
         self.kept: Scores = []
-        """What of that it has kept."""
+        """What an earlier session of the run has kept."""
+        self._known: dict[tuple[object, ...], float] = {}
+        """Names and steps of what it has scored, with BLEU."""
+        self._start = 0
+        """The step at which this session began."""
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -78,8 +81,10 @@ class ModelChoice(Callback):
         assert trainer.ckpt_path is not None
         if is_in(self.table.with_name(FOLDER), trainer.ckpt_path):  # or it is another run's
             there = (self.stored.folder / CONFIG).is_file()
-            before = _read(self.table) if there else ([], [])
-            self.earlier, self.kept = trainer.strategy.broadcast(before)  # others may lack files
+            before = _read(self.table) if there and trainer.is_global_zero else ([], [])
+            scores, self.kept = trainer.strategy.broadcast(before)  # others may lack the files
+            self._known = {(each.name, *each.steps): bleu for each, bleu in scores}
+            self._start = checkpoint["global_step"]
             self.stored.chosen = max((bleu for _, bleu in self.kept), default=-math.inf)
 
     def on_fit_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -88,22 +93,21 @@ class ModelChoice(Callback):
         assert isinstance(module, TranslationModule)
         found = list(self._candidates(trainer.global_step)) if trainer.is_global_zero else []
         named = trainer.strategy.broadcast([(each.name, each.steps) for each in found])
-        known = {(each.name, *each.steps): bleu for each, bleu in self.earlier}
-        before = [known.get((name, *steps)) for name, steps in named]
-        if self.kept and None not in before and before[0] == self.stored.best:
-            self._tell(*self.kept[0])
-            return
+        known = self._known if trainer.global_step == self._start else {}
         network = Transformer(module.network.config, attention=module.recipe.attention).eval()
         model = replace(module.saved_model(), network=network.to(trainer.strategy.root_device))
         first, *others = found or [Candidate(*each, None) for each in named]
         scores: Scores = [(first, self.stored.best)]
         rank_zero_info(f"{first.name}: validation BLEU {self.stored.best:.2f}")
         for candidate in others:
-            if candidate.load is not None:
-                candidate.load(model)
-            share_weights(model.network)
-            scores.append((candidate, _validation_bleu(model, trainer, module)))
-            rank_zero_info(f"{candidate.name}: validation BLEU {scores[-1][1]:.2f}")
+            bleu = known.get((candidate.name, *candidate.steps))
+            if bleu is None:
+                if candidate.load is not None:
+                    candidate.load(model)
+                share_weights(model.network)
+                bleu = _validation_bleu(model, trainer, module)
+            scores.append((candidate, bleu))
+            rank_zero_info(f"{candidate.name}: validation BLEU {bleu:.2f}")
         best_now = max(bleu for _, bleu in scores)
         scores += [each for each in self.kept if each[1] > best_now]
         place = max(range(len(scores)), key=lambda i: scores[i][1])  # the first of equals
@@ -114,8 +118,8 @@ class ModelChoice(Callback):
         self._conclude(scores, place)
 
     def _candidates(self, step: int) -> Iterator[Candidate]:
-        """The best checkpoint, whatever is left of it, and all others; no two are equal, and none
-        of these needs a file that is damaged."""
+        """The best checkpoint, even if its file is gone, and then the others; no two are equal, and
+        none of the others needs a file that is damaged."""
         best = Path(self.best.best_model_path)
         if self.best.best_model_score == self.stored.best and is_complete(best):
             load = partial(average, checkpoints=[best])
@@ -143,9 +147,7 @@ class ModelChoice(Callback):
         ]
         with written_whole(self.table) as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
-        self._tell(*scores[place])
-
-    def _tell(self, kept: Candidate, bleu: float) -> None:
+        kept, bleu = scores[place]
         rank_zero_info(f"model: {self.stored.folder} ({kept.name}, validation BLEU {bleu:.2f})")
 
 

@@ -39,8 +39,8 @@ IN_A_ROW = 20
 class Health(Callback):
     """Reports each symptom once, and again when it has got worse.
 
-    The device is asked for its gradient norms at the logging interval only, or every thousand
-    steps where that is longer. Before the second
+    The device is asked for its gradient norms at the logging interval only, but at least every
+    thousand steps. Before the second
     validation, and up to the end of the warm-up, what validation shows is a note, not a warning.
     """
 

@@ -44,6 +44,8 @@ class Record(Callback):
         """The checkpoint of another run at which this one began."""
         self._parent: Parent | None = None
         """The model that the run began with, as it was then."""
+        self._knows_parent = False
+        """Whether a checkpoint has told that."""
         self._started = time.monotonic()
         self._facts = Provenance()
 
@@ -68,8 +70,10 @@ class Record(Callback):
         facts["config"] = self.config
         if self.config.get("license"):
             facts["license"] = self.config["license"]
-        if (origin := self.config.get("init_from")) is not None:
-            self._parent = self._parent or as_parent(origin)
+        origin = self.config.get("init_from")
+        if origin is not None and not self._knows_parent:
+            self._parent = as_parent(origin)
+        if self._parent is not None:
             facts["parent"] = self._parent
         facts["software"] = self.software
         self._facts = with_corpora(facts, *module.data.origins("train", "validation"))
@@ -129,7 +133,7 @@ class Record(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._sessions, self._before = state_dict["training"], state_dict["config"]
         self._began_at = state_dict.get("began_at")  # older versions kept neither
-        self._parent = state_dict.get("parent")
+        self._parent, self._knows_parent = state_dict.get("parent"), "parent" in state_dict
 
 
 def training_until(checkpoint: Path) -> Training | None:

@@ -64,13 +64,13 @@ def skipped_steps(skipped: int, recipe: Recipe) -> Symptom | None:
 
 
 def vanishing_loss_scale(scale: float, skipped: int, recipe: Recipe) -> Symptom | None:
-    """fp16's loss scale halves at each skipped step, and doubles after 2,000 others; below 1 it
-    makes gradients smaller, until they are zero."""
+    """The loss scale of fp16 halves at a skipped step, and doubles after 2,000 steps in a row that
+    were not; below 1 it makes gradients smaller, until they are zero."""
     if scale >= 1:
         return None
     says = (
-        f"the loss scale of 16-mixed has fallen to {scale:.3g}, as {skipped} steps were skipped; "
-        f"it makes small gradients zero, and then nothing is learned. Set trainer.precision to "
+        f"the loss scale of 16-mixed has fallen to {scale:.3g}; {skipped} steps were skipped. It "
+        f"makes small gradients zero, and then nothing is learned. Set trainer.precision to "
         f"bf16-mixed or 32-true, {calmer(recipe)}, or {INSPECT}."
     )
     return Symptom("loss-scale", 1, says)

@@ -71,7 +71,7 @@ def test_the_configuration_of_a_fit_from_a_model_tells_of_that_model(
 
 
 def test_a_run_goes_on_without_the_model_that_it_began_with_and_keeps_it_as_its_parent(
-    corpus: Path, run: Run
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also where the run has been moved since."""
     assert run("fit", *settings(trainer__max_steps=1)) == 0
@@ -79,6 +79,9 @@ def test_a_run_goes_on_without_the_model_that_it_began_with_and_keeps_it_as_its_
     assert run("fit", *tuned) == 0
     parent = load_provenance("tuned")["parent"]
     shutil.rmtree("run")
+    again = ("--run", "tuned", "--ckpt_path", "last", "--trainer.max_steps", 8)
+    assert run("fit", *again, "--init_from", "another") == 2
+    assert "init_from: another does not exist" in capsys.readouterr().err
     for steps, (before, now) in {8: ("tuned", "tuned"), 12: ("tuned", "moved")}.items():
         Path(before).rename(now)
         again = ("--run", now, "--ckpt_path", "last", "--trainer.max_steps", steps)

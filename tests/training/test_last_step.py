@@ -106,6 +106,8 @@ def test_a_run_that_begins_where_it_would_end_is_refused(
     said = f"error: ckpt_path={start} is at step 4, so nothing is left to train up to step 4: "
     assert said in capsys.readouterr().err
     assert not Path("other/model").exists()
+    quick = settings(run="other", **epoch, **limit, trainer__fast_dev_run=2)
+    assert run("fit", *quick, "--ckpt_path", start) == 0
 
 
 def test_a_run_that_begins_at_a_checkpoint_of_another_has_all_of_its_time(
