@@ -210,11 +210,13 @@ def test_a_run_that_goes_on_writes_each_model_that_is_better_than_the_one_that_i
     trainer: Any = SimpleNamespace(
         ckpt_path=tmp_path / FOLDER / "step=4.ckpt",
         strategy=SimpleNamespace(broadcast=lambda known: known),
+        is_global_zero=True,
         sanity_checking=False,
         global_step=5,
         callback_metrics={"val_bleu": torch.tensor(1.0)},
     )
-    ModelChoice(table, stored, none, none, None).on_load_checkpoint(trainer, none, {})
+    choice, checkpoint = ModelChoice(table, stored, none, none, None), {"global_step": 4}
+    choice.on_load_checkpoint(trainer, none, checkpoint)
     stored.on_validation_end(trainer, none)
     assert stored.saved == [(5, 1.0)] * saved
 

@@ -107,7 +107,7 @@ def test_a_lock_of_another_keeps_all_processes_out_and_a_file_system_without_loc
         strategy = SimpleNamespace(broadcast=first_of_all)
         trainer: Any = SimpleNamespace(is_global_zero=rank == 0, strategy=strategy)
         with pytest.raises(ConfigError, match="runs/new is") if taken else nullcontext():
-            alone.on_train_start(trainer, module)
+            alone.on_fit_start(trainer, module)
         if taken:
             alone.on_exception(trainer, module, ConfigError())
         else:
