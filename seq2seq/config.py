@@ -43,7 +43,7 @@ class ModelConfig:
     encoder_layers: int = 3
     """Depth of the encoder."""
     decoder_layers: int = 3
-    """Depth of the decoder."""
+    """Depth of the decoder, whose layers alone see the source."""
     norm: Literal["pre", "post"] = "pre"
     """LayerNorm before each sublayer (Xiong et al. 2020) or after it (Vaswani et al. 2017)."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
@@ -66,10 +66,10 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_kinds("model", self)
-        for name in ("d_model", "heads", "ff_dim"):
+        for name in ("d_model", "heads", "ff_dim", "decoder_layers"):
             at_least(f"model.{name}", getattr(self, name), 1)
         at_least("model.max_positions", self.max_positions, 2)  # a subword and the end
-        for name in ("src_vocab_size", "tgt_vocab_size", "encoder_layers", "decoder_layers"):
+        for name in ("src_vocab_size", "tgt_vocab_size", "encoder_layers"):
             at_least(f"model.{name}", getattr(self, name), 0)
         if self.head_dim is not None:
             at_least("model.head_dim", self.head_dim, 1)

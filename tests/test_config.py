@@ -31,7 +31,7 @@ MISTAKES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (ModelConfig, {"ff_dim": 0}, r"model\.ff_dim=0 .* at least 1"),
     (ModelConfig, {"max_positions": 0}, r"model\.max_positions=0 .* at least 2"),
     (ModelConfig, {"encoder_layers": -1}, r"model\.encoder_layers=-1 .* at least 0"),
-    (ModelConfig, {"decoder_layers": -2}, r"model\.decoder_layers=-2 .* at least 0"),
+    (ModelConfig, {"decoder_layers": -2}, r"model\.decoder_layers=-2 .* at least 1"),
     (ModelConfig, {"src_vocab_size": -3}, r"model\.src_vocab_size=-3 .* at least 0"),
     (ModelConfig, {"tgt_vocab_size": -4}, r"model\.tgt_vocab_size=-4 .* at least 0"),
     (ModelConfig, {"d_model": True}, r"model\.d_model=True .* a whole number\.$"),
@@ -185,7 +185,7 @@ def test_what_goes_together_is_accepted() -> None:
     ModelConfig(d_model=500, heads=8, head_dim=64)
     ModelConfig(d_model=9, heads=3, positions="learned")
     ModelConfig(tie="target-output", src_vocab_size=80, tgt_vocab_size=90)
-    ModelConfig(encoder_layers=0, decoder_layers=0)
+    ModelConfig(encoder_layers=0)
     SubwordConfig(joint=False, src_vocab_size=70, tgt_vocab_size=60)
     SearchConfig(beam=5, n_best=5, alpha=0)
     SearchConfig(beam=6, n_best=6, diversity=Diversity(groups=3))

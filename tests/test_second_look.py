@@ -256,13 +256,6 @@ def test_another_engine_is_not_asked_what_it_cannot_tell() -> None:
             ask(["kare"], ["kare"])
 
 
-def test_a_model_without_decoder_layers_still_scores() -> None:
-    shallow = translator_of(random_network(decoder_layers=0))
-    assert shallow.score(["kare"], ["tosu"])[0].total < 0
-    with pytest.raises(ConfigError, match=r"model\.decoder_layers=0"):
-        shallow.align(["kare"], ["tosu"])
-
-
 def test_a_network_that_has_diverged_scores_no_number() -> None:
     network = random_network(5)
     with torch.no_grad():

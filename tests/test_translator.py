@@ -593,9 +593,6 @@ def test_attention_that_cannot_be_had_is_an_error_that_says_why() -> None:
     translator = Translator(NativeEngine(learned), subwords(), subwords(), SearchConfig(beam=1))
     with pytest.raises(SentenceError, match=r"^translation 2 has 1\d subwords.* end at 9;"):
         translator.attention(["kare", "kare"], ["kare", "karela " * 9])
-    shallow = NativeEngine(random_network(decoder_layers=0))
-    with pytest.raises(ConfigError, match=r"model\.decoder_layers=0"):
-        Translator(shallow, subwords(), subwords()).attention(["kare"], ["tosu"])
 
 
 @pytest.mark.parametrize("beam", [1, 3])

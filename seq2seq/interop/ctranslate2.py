@@ -52,12 +52,11 @@ counted; a translation ends at `max_decoding_length`, 256 unless told.
 
 def obstacles(config: ModelConfig) -> list[str]:
     """What it cannot represent, each with what to change."""
-    found = [
-        f"model.{name}=0: there is no stack without layers there; train with 1 or more."
-        for name in ("encoder_layers", "decoder_layers")
-        if getattr(config, name) == 0
-    ]
-    return found + unable(config, ABILITIES, "model.")
+    found = unable(config, ABILITIES, "model.")
+    if config.encoder_layers == 0:
+        none = "there is no stack without layers there; train with 1 or more."
+        found.append(f"model.encoder_layers=0: {none}")
+    return found
 
 
 def export(saved: SavedModel, folder: Path, quantize: str | None) -> None:

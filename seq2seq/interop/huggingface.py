@@ -19,7 +19,7 @@ from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.formats import extra
 from seq2seq.interop.huggingface_engine import open_engine
-from seq2seq.interop.refusal import MODEL, Abilities, unable, without_decoder
+from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.interop.vocabulary import MASKED
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.embedding import sinusoids
@@ -60,7 +60,7 @@ Logits, log-probabilities of given translations and greedy output are those of s
 
 def obstacles(config: ModelConfig) -> list[str]:
     """What neither class can represent, each with what to change."""
-    found = without_decoder(config)
+    found = unable(config, ABILITIES, "model.")
     if config.head_width * config.heads != config.d_model:
         found.append(
             f"model.head_dim={config.head_dim}: heads are d_model / heads wide there; train with "
@@ -71,7 +71,7 @@ def obstacles(config: ModelConfig) -> list[str]:
             "model.positions=learned: with model.norm=post positions are sinusoids there; train "
             "with model.positions=sinusoidal, or model.norm=pre."
         )
-    return found + unable(config, ABILITIES, "model.")
+    return found
 
 
 def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None:

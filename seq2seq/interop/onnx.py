@@ -21,7 +21,7 @@ from seq2seq.config import EOS_ID, ModelConfig
 from seq2seq.errors import ConfigError
 from seq2seq.interop.formats import extra
 from seq2seq.interop.onnx_engine import DECODER, ENCODER, open_engine
-from seq2seq.interop.refusal import MODEL, Abilities, unable, without_decoder
+from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
 from seq2seq.nn.embedding import TokenEmbedding
@@ -74,7 +74,7 @@ On the command line: `seq2seq translate --engine onnx MODEL FILE`, MODEL being t
 
 def obstacles(config: ModelConfig) -> list[str]:
     """What these graphs cannot represent, each with what to change."""
-    return without_decoder(config) + unable(config, ABILITIES, "model.")
+    return unable(config, ABILITIES, "model.")
 
 
 def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.config import SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.errors import ConfigError, UserError
 
@@ -73,16 +73,6 @@ def beyond(settings: Any, abilities: Abilities) -> Iterator[tuple[str, Collectio
         choices = abilities.get(field.name, [default])
         if choices is not None and value not in choices:
             yield field.name, choices
-
-
-def without_decoder(config: ModelConfig) -> list[str]:
-    """A decoder without layers, where a layer's cache counts the positions."""
-    if config.decoder_layers:
-        return []
-    return [
-        "model.decoder_layers=0: there the cache of a layer counts the positions; train with 1 or "
-        "more."
-    ]
 
 
 def refuse(what: str, found: Sequence[str], kind: type[UserError] = ConfigError) -> None:

@@ -41,7 +41,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tie target-output": {"tie": "target-output", **UNEQUAL},
     "head_dim, deep encoder": {"head_dim": 5, "encoder_layers": 3, "decoder_layers": 1},
     "no encoder layer": {"encoder_layers": 0},
-    "no decoder layer": {"decoder_layers": 0},
 }
 """Every choice of every setting at least once."""
 

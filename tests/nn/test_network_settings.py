@@ -69,8 +69,9 @@ def test_each_dropout_acts_in_training_and_follows_the_seed(where: str) -> None:
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_both_sides_start_from_embeddings_plus_positions_under_dropout(positions: str) -> None:
     """Without layers and with post-norm, what comes out is what went in."""
-    bare = {"encoder_layers": 0, "decoder_layers": 0, "norm": "post", "positions": positions}
+    bare = {"encoder_layers": 0, "norm": "post", "positions": positions}
     network = build(bare, rates=Dropout(residual=0.5))
+    network.decoder = nn.ModuleList()
     (src, lens), tgt = sentences(), targets()
     source = network.src_embedding(src) + network.src_positions(torch.arange(S), S)
     target = network.tgt_embedding(tgt) + network.tgt_positions(torch.arange(T), T)
