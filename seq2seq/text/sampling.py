@@ -11,7 +11,7 @@ import math
 import re
 from array import array
 from bisect import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from itertools import accumulate
 from random import Random
@@ -89,17 +89,23 @@ def unigram_sampler(scores: Mapping[str, float]) -> Segment:
     return segment
 
 
-def bpe_sampler(scores: Mapping[str, float]) -> Segment:
+def bpe_sampler(scores: Mapping[str, float], unused: Collection[str] = ()) -> Segment:
     """BPE-dropout (Provilkov et al. 2020, algorithm 1): in every round each possible merge is left
     out with probability `strength`, and the best of the others is made.
 
-    scores: higher for pieces that were merged earlier.
+    scores: higher for pieces that were merged earlier. Merges lead through the unused ones among
+    them, too; where a word ends with one, it is taken apart again.
     """
+
+    def used(piece: str, halves: Mapping[str, list[str]]) -> list[str]:
+        if piece not in unused or piece not in halves:
+            return [piece]
+        return [each for half in halves[piece] for each in used(half, halves)]
 
     def segment(text: str, strength: float, random: Random) -> list[str]:
         pieces: list[str] = []
         for word in WORDS.findall(text):
-            parts = list(word)
+            parts, halves = list(word), dict[str, list[str]]()
             while merges := [
                 (scores[merged], -place)
                 for place in range(len(parts) - 1)
@@ -107,8 +113,10 @@ def bpe_sampler(scores: Mapping[str, float]) -> Segment:
                 and random.random() >= strength
             ]:
                 place = -max(merges)[1]
-                parts[place : place + 2] = [parts[place] + parts[place + 1]]
-            pieces += parts
+                pair = parts[place : place + 2]
+                merged = "".join(pair)
+                halves[merged], parts[place : place + 2] = pair, [merged]
+            pieces += [each for part in parts for each in used(part, halves)]
         return pieces
 
     return segment

@@ -14,7 +14,15 @@ import sentencepiece
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordConfig
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.text.normalize import clean
-from seq2seq.text.piece_order import SPECIAL, our_order, reordered, text_pieces
+from seq2seq.text.piece_order import (
+    SPECIAL,
+    UNUSED,
+    USER_DEFINED,
+    our_order,
+    pieces_in,
+    reordered,
+    text_pieces,
+)
 from seq2seq.text.sampling import Segment, bpe_sampler, unigram_sampler
 
 SPACE = "\u2581"
@@ -102,14 +110,26 @@ class Subwords:
 
     def sample(self, text: str, strength: float, random: Random) -> list[int]:
         """A segmentation drawn with this generator; `config.SubwordSampling` explains strength."""
-        pieces = self._segment(str(self._model.Normalize(_line(text))), strength, random)
         learned, ids = self._learned, []
-        for piece in pieces:
-            if piece in learned:
-                ids.append(learned[piece])
-            else:
-                ids += self._spelled(piece)
+        parts = self._symbols.split(str(self._model.Normalize(_line(text))))
+        for place, part in enumerate(parts):
+            for piece in [part] if place % 2 else self._segment(part, strength, random):
+                if piece in learned:
+                    ids.append(learned[piece])
+                else:
+                    ids += self._spelled(piece)
         return ids
+
+    @cached_property
+    def _symbols(self) -> re.Pattern[str]:
+        """What its maker defined as one piece, a language tag perhaps, and nothing takes apart."""
+        longest_first = sorted(map(re.escape, self._of_kind(USER_DEFINED)), key=len, reverse=True)
+        return re.compile(f"({'|'.join(longest_first) or '(?!)'})")
+
+    def _of_kind(self, kind: int) -> dict[str, float]:
+        """The pieces of one of the kinds of piece_order.py, and their scores."""
+        pieces = pieces_in(self.serialized)
+        return {piece.text: piece.score for piece in pieces if piece.kind == kind}
 
     @cached_property
     def _learned(self) -> dict[str, int]:
@@ -143,8 +163,10 @@ class Subwords:
 
     @cached_property
     def _segment(self) -> Segment:
-        sampler = bpe_sampler if self._kind == "bpe" else unigram_sampler
-        return sampler(self._scores)
+        if self._kind == "unigram":
+            return unigram_sampler(self._scores)
+        unused = self._of_kind(UNUSED)
+        return bpe_sampler(self._scores | unused, unused)
 
     def _spelled(self, character: str) -> list[int]:
         """Of a character that is no piece: its bytes, if the model has them."""

@@ -8,10 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import SubwordConfig
+from seq2seq.text.piece_order import restricted, text_pieces
 from seq2seq.text.sampling import bpe_sampler, unigram_sampler
 from seq2seq.text.subwords import Subwords, train_subwords
 
@@ -45,11 +47,42 @@ def test_without_randomness_the_best_segmentation_comes(subwords: Subwords, kind
         assert sampled == best
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_pieces_that_a_model_may_not_use_are_taken_apart_as_sentencepiece_does(seed: int) -> None:
+    whole = trained("bpe").serialized
+    pieces = [piece for piece in text_pieces(whole) if len(piece) > 1]
+    subwords = Subwords(restricted(whole, random.Random(seed).sample(pieces, len(pieces) // 2)))
+    for sentence in SENTENCES:
+        assert subwords.sample(sentence, 0.0, random.Random(0)) == subwords.encode(sentence)
+
+
+def test_a_symbol_that_its_maker_defined_stays_whole(tmp_path: Path, kind: str) -> None:
+    symbols, path = ["<2mi>", "<2", "ka."], tmp_path / "own.model"
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter([*SENTENCES, "<2mi> > < 2 ."]),
+        model_prefix=str(path.with_suffix("")),
+        model_type=kind,
+        vocab_size=45,
+        character_coverage=1.0,
+        user_defined_symbols=symbols,
+        minloglevel=2,
+    )
+    subwords, sampled = Subwords.adopt(path), set()
+    text, strength = "<2mi> tosula <2kares karela ka.<2mi", 0.02 if kind == "unigram" else 0.3
+    for seed in range(40):
+        ids = subwords.sample(text, strength, random.Random(seed))
+        pieces = subwords.pieces(ids)
+        assert [piece for piece in pieces if piece in symbols] == ["<2mi>", "<2", "ka.", "<2"]
+        assert subwords.decode(ids) == text
+        sampled.add(tuple(ids))
+    assert len(sampled) > 1
+
+
 @settings(deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"])), seed=st.integers(0, 99))
 def test_a_sample_spells_the_same_text(text: str, seed: int) -> None:
     for kind in ("unigram", "bpe"):
-        subwords = spelled_in_bytes(kind)
+        subwords = trained(kind)
         ids = subwords.sample(text, 0.3, random.Random(seed))
         assert subwords.decode(ids) == subwords.normalized(text)
 
@@ -57,7 +90,7 @@ def test_a_sample_spells_the_same_text(text: str, seed: int) -> None:
 MODELS: dict[str, Subwords] = {}
 
 
-def spelled_in_bytes(kind: str) -> Subwords:
+def trained(kind: str) -> Subwords:
     if kind not in MODELS:
         config = SubwordConfig(kind=kind)  # type: ignore[arg-type]
         MODELS[kind] = Subwords(train_subwords(SENTENCES, config, 316))
