@@ -16,6 +16,7 @@ from typing import Any
 from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.callbacks import ProgressBar as AnyBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.plugins.environments import SLURMEnvironment  # type: ignore[attr-defined]
@@ -26,7 +27,7 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 )
 
 from seq2seq.apps.new_folder import check_writable
-from seq2seq.apps.train_parser import OneLineParser, with_settings_of_run
+from seq2seq.apps.train_parser import OneLineParser, refusal_of_class, with_settings_of_run
 from seq2seq.apps.train_settings import (
     VALIDATED_EVERY,
     check_average,
@@ -222,9 +223,11 @@ class TranslationCLI(LightningCLI):
         try:
             self.config_init = self.parser.instantiate(self.config)
         except ValueError as error:  # of a setting that may be null, too, around what is wrong
-            if (mistake := _user_error(error)) is None:
-                raise
-            raise mistake from None
+            if mistake := _user_error(error):
+                raise mistake from None
+            if refusal := refusal_of_class(str(error)):
+                raise ConfigError(refusal) from None
+            raise
         made = self.config_init[self.subcommand]
         self.datamodule: LightningDataModule = made.data
         self.model = TranslationModule(
@@ -249,7 +252,8 @@ class TranslationCLI(LightningCLI):
         """Trainer settings that follow from the run folder, the recipe and the device."""
         run, settings = Path(made.run), made.trainer
         callbacks = _listed(settings.callbacks)
-        if settings.enable_progress_bar is not False:
+        shown = any(isinstance(each, AnyBar) for each in callbacks)
+        if settings.enable_progress_bar is not False and not shown:
             callbacks.append(ProgressBar() if sys.stderr.isatty() else ProgressLines())
         services: dict[str, Any] = {
             "callbacks": callbacks,
@@ -363,7 +367,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if trainer.received_sigterm:  # in its last batch
             raise SIGTERMException
         wait_for_others(trainer)
-    except MisconfigurationException as error:
+    except (MisconfigurationException, ModuleNotFoundError) as error:
         raise ConfigError(str(error)) from None
     except RuntimeError as error:
         for pattern, advice in ADVICE.items():

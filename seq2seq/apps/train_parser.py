@@ -42,6 +42,8 @@ NO_KIND = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 """How it tells of a value that is none of the kinds that a setting may have."""
+EXPECTED = re.compile("Expected |Not a valid subclass")
+"""How it tells of the kinds that a value is not, beside what is wrong with it."""
 UNKNOWN = re.compile(
     r"(?:unrecognized arguments: (--)|Subcommand '\w+' does not accept option ')([\w.-]+)"
 )
@@ -140,6 +142,16 @@ def _no_kind(setting: str, errors: str, value: str) -> str:
     named = re.sub(r"dot import path string|import path format", "name of a class", shown)
     known = dict.fromkeys(named.replace("NoneType", "null").split("; "))
     return f"{setting}={value} is none of what is expected: {'; '.join(known)}"
+
+
+def refusal_of_class(told: str) -> str:
+    """What a class that is a setting said of its own settings, or of a library that it lacks; empty
+    where the parser tells of something else."""
+    errors = re.search(r"^Errors:\n(.*)^Given value type:", told, re.DOTALL | re.MULTILINE)
+    said = re.split(r"^  - ", errors[1], flags=re.MULTILINE) if errors else []
+    own = [each for each in said if each.strip() and not EXPECTED.match(each)]
+    named = (re.sub(r"Problem with given class_path '([\w.]+)':", r"\1:", each) for each in own)
+    return "; ".join(" ".join(each.split()) for each in named)
 
 
 def with_settings_of_run(argv: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 from pytorch_lightning.callbacks import (
+    BatchSizeFinder,
     Callback,
     GradientAccumulationScheduler,
     LearningRateFinder,
@@ -40,6 +41,7 @@ GROUPS = {
 }
 """Settings that consist of settings, and an example of one."""
 INSTEAD: dict[type[Callback], str] = {
+    BatchSizeFinder: "data.batch_tokens",
     GradientAccumulationScheduler: "trainer.accumulate_grad_batches, the same in all epochs",
     LearningRateFinder: "short runs with several training.lr",
     StochasticWeightAveraging: "training.ema",

@@ -2,12 +2,16 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 from full_disk import room_for
+from lightning_utilities.core.imports import RequirementCache
+from pytorch_lightning.callbacks import device_stats_monitor
+from pytorch_lightning.loggers import wandb
 from small_runs import Run, settings
 
 from seq2seq.data.dataset import TrainingBatches
@@ -419,6 +423,24 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             {"trainer__callbacks": "[{class_path: LearningRateFinder}]"},
             r"callbacks: LearningRateFinder .*training\.lr",
         ),
+        (
+            {"trainer__callbacks": "[{class_path: BatchSizeFinder}]"},
+            r"callbacks: BatchSizeFinder .*data\.batch_tokens",
+        ),
+        (
+            {
+                "trainer__callbacks": "[{class_path: EarlyStopping, "
+                "init_args: {monitor: val_bleu, mode: most}}]"
+            },
+            r"`mode` can be min, max, got most$",
+        ),
+        (
+            {
+                "trainer__callbacks": "{class_path: EarlyStopping, "
+                "init_args: {monitor: val_bleu, mode: most}}"
+            },
+            r"`mode` can be min, max, got most$",
+        ),
         ({"trainer__strategy": "fsdp"}, r"trainer\.strategy=fsdp .* use ddp"),
         ({"trainer__strategy": "deepspeed_stage_2"}, r"strategy=deepspeed_stage_2 .* use ddp"),
         ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
@@ -449,6 +471,21 @@ def test_settings_that_cannot_be_are_one_line(
     error = capsys.readouterr().err
     assert re.search(rf"(?m)^error: .*{said}", error)
     assert "Traceback" not in error
+
+
+def test_a_library_that_a_logger_or_callback_lacks_is_named_in_one_line(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = RequirementCache("no-such-library")
+    monkeypatch.setattr(wandb, "_WANDB_AVAILABLE", lacking)
+    monkeypatch.setattr(device_stats_monitor, "_PSUTIL_AVAILABLE", lacking)
+    for setting in ({"logger": "WandbLogger"}, {"callbacks": "[DeviceStatsMonitor]"}):
+        ((name, value),) = setting.items()
+        assert run("fit", *settings(**{f"trainer__{name}": value})) == 2
+        error = capsys.readouterr().err
+        assert re.search(rf"(?m)^error: .*{value.strip('[]')}.*'no-such-library'", error)
+        assert "Traceback" not in error
+        shutil.rmtree("run", ignore_errors=True)
 
 
 @pytest.mark.parametrize(("positions", "status"), [(6, 0), (5, 2)])

@@ -230,6 +230,15 @@ def test_a_log_file_gets_lines_instead_of_a_bar(
     assert "\r" not in capsys.readouterr().err
 
 
+def test_a_bar_of_the_user_takes_the_place_of_ours(
+    corpus: Path, run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProgressLines, "SECONDS", 0)
+    wanted = {"trainer__enable_progress_bar": "true", "trainer__callbacks": "[TQDMProgressBar]"}
+    assert run("fit", *settings(**wanted)) == 0
+    assert "of 8: loss" not in caplog.text
+
+
 @pytest.mark.parametrize(("end", "where"), [(8, " of 8"), (-1, "")])
 def test_a_line_a_minute_says_how_far_the_run_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end: int, where: str
