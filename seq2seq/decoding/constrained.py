@@ -21,6 +21,7 @@ from torch import Tensor
 from seq2seq.config import EOS_ID, SearchConfig
 from seq2seq.decoding.constraint import Constraint, Standing
 from seq2seq.decoding.progress import sent
+from seq2seq.decoding.rules import NoRepeatNgram
 from seq2seq.decoding.search import Hypothesis, Rule, Stepper, length_penalty
 
 MOST_BEAMS = 4
@@ -55,11 +56,15 @@ class ConstrainedSearch:
         tokens = torch.full((len(limits) * width,), start_id, device=device)  # (B * W,)
         prefixes = tokens.new_empty(len(limits), width, 0)  # (B, W, t)
         while True:
+            asked = [sentences[number].asks() for number in numbers]
+            places = places_of(asked, device)
             log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
             for rule in rules:
-                log_probs = rule(log_probs, prefixes, sent(numbers, device))
-            asked = [sentences[number].asks() for number in numbers]
-            views = views_of(log_probs, config.beam + 1, asked)
+                ruled = rule(log_probs, prefixes, sent(numbers, device))
+                if isinstance(rule, NoRepeatNgram):  # what is asked for may repeat
+                    ruled = ruled.index_put(places, log_probs[places])
+                log_probs = ruled
+            views = views_of(log_probs, config.beam + 1, asked, log_probs[places].tolist())
             for number, view in zip(numbers, views, strict=True):
                 sentences[number].go_on(view)
 
@@ -103,18 +108,27 @@ class View(NamedTuple):
     """Of each draft those that it asked about."""
 
 
-def views_of(log_probs: Tensor, count: int, asked: Sequence[Sequence[Sequence[int]]]) -> list[View]:
-    """log_probs (B, W, V), and for each draft the tokens it asks about -> of each sentence. The
-    device is waited for three times, however many there are."""
-    tops = log_probs.topk(min(count, log_probs.shape[2]))  # (B, W, count)
-    values, tokens = tops.values.tolist(), tops.indices.tolist()
+Asked = Sequence[Sequence[Sequence[int]]]
+"""For each sentence, for each of its drafts, the tokens that it asks about."""
+
+
+def places_of(asked: Asked, device: torch.device) -> tuple[Tensor, ...]:
+    """Where they stand in (B, W, V), one after the other."""
     places = [
         (row, beam, token)
         for row, drafts in enumerate(asked)
         for beam, wanted in enumerate(drafts)
         for token in wanted
     ]
-    told = iter(log_probs[sent(places, log_probs.device).view(-1, 3).unbind(1)].tolist())
+    return sent(places, device).view(-1, 3).unbind(1)
+
+
+def views_of(log_probs: Tensor, count: int, asked: Asked, answers: Sequence[float]) -> list[View]:
+    """log_probs (B, W, V), and what those of `places_of` are -> of each sentence. The device is
+    waited for three times, however many there are."""
+    tops = log_probs.topk(min(count, log_probs.shape[2]))  # (B, W, count)
+    values, tokens = tops.values.tolist(), tops.indices.tolist()
+    told = iter(answers)
     return [
         View(
             log_probs[row],

@@ -16,7 +16,7 @@ from seq2seq.config import BOS_ID, EOS_ID, SearchConfig
 from seq2seq.decoding.beam import beam_search
 from seq2seq.decoding.constrained import ConstrainedSearch, by_likelihood
 from seq2seq.decoding.request import Request
-from seq2seq.decoding.rules import ForcedPrefix
+from seq2seq.decoding.rules import ForcedPrefix, NoRepeatNgram
 from seq2seq.decoding.search import Hypothesis, Rule, length_penalty
 from seq2seq.text.terms import Terms
 
@@ -228,6 +228,19 @@ def test_a_rule_is_kept_even_where_it_breaks_a_constraint() -> None:
     _, found = constrained(models, terms, config_of(3), rules=rules, limits=[1, LIMIT])
     assert found[0].tokens[:3] == [4, 5, 4]
     assert 6 in found[0].tokens
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("size", "terms"), [(1, ["<"] * 3), (1, ["<>"] * 2), (2, ["<><"] * 2)])
+def test_what_is_asked_for_may_repeat_where_nothing_else_may(
+    size: int, terms: list[str], seed: int
+) -> None:
+    rules = [NoRepeatNgram(size)]
+    (found,) = constrained([random_model(seed)], [terms], config_of(4), rules=rules, limits=[12])
+    for each in found:
+        assert holds(each.tokens, terms, Letters())
+        free = text_of(each.tokens, Letters()).replace(terms[0], " ")
+        assert all(times(letter * size, free) <= 1 for letter in "<>-")
 
 
 def test_a_model_that_has_diverged_finds_nothing() -> None:
