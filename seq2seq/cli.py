@@ -8,6 +8,7 @@ verbs of the LightningCLI share `apps/train.py`, which parses for itself.
 import argparse
 import importlib
 import importlib.metadata
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit status."""
     if sys.stderr is None:  # closed: what is said goes nowhere, and into no file opened after it
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what is no UTF-8, in a path, becomes an escape
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     if argv is None:  # the process is a command, and no host that calls this function
         begin_anew()
     try:

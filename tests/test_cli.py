@@ -1,5 +1,6 @@
 """The command line: verbs, help, and one line for every mistake."""
 
+import json
 import os
 import re
 import runpy
@@ -124,6 +125,31 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m seq2seq evaluate {text} {text} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_what_is_printed_is_utf8_and_a_path_that_is_none_an_escape(
+    flags: list[str], encoding: str, tmp_path: Path
+) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    for path in (tmp_path / name, tmp_path / "tea"):
+        path.write_text("a\n")
+    command = f"evaluate {name} tea --systems tea --resamples 10".split()
+    done = subprocess.run(
+        [sys.executable, "-m", "seq2seq", *command, *flags],
+        capture_output=True,
+        timeout=120,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.decode()
+    assert r"caf\udce9" in shown
+    if flags:
+        assert {score["system"] for score in json.loads(shown)} == {name, "tea"}
+    else:
+        assert " ± " in shown
 
 
 @pytest.mark.parametrize("arguments", ["--help", "--version", "evaluate --help"])

@@ -22,8 +22,6 @@ def run(args: argparse.Namespace) -> None:
     from seq2seq.model_facts import load_card, load_facts
 
     if args.json:
-        text = json.dumps(load_facts(args.model), indent=1, ensure_ascii=False) + "\n"
+        print(json.dumps(load_facts(args.model), indent=1, ensure_ascii=False))
     else:
-        text = load_card(args.model)
-    # As in the folder: what is no UTF-8, in a path, becomes an escape.
-    print(text.encode("utf-8", "backslashreplace").decode(), end="")
+        print(load_card(args.model), end="")

@@ -8,7 +8,6 @@ some of them below. The exit status is 1 if something would spoil training or ev
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Inspect, print, write; 1 if something is spoilt."""
+    """Inspect, write, print; 1 if something is spoilt."""
     limits, languages = limits_of(args), (args.src_lang, args.tgt_lang)
     evaluation = [
         (role, corpus_files(f"--{role}", values, args))
@@ -92,17 +91,18 @@ def run(args: argparse.Namespace) -> int:
     verdict = f"Spoilt: {', '.join(spoilt)}." if spoilt else "Nothing spoils this data."
     content = [dataclasses.asdict(report) for report in reports]
     serialized = json.dumps({"spoilt": bool(spoilt), "corpora": content}, ensure_ascii=False)
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    if args.json == "-":
-        print(serialized)
-    else:
-        for report in reports:
-            print(*_lines(report), sep="\n", end="\n\n")
-        print(verdict)
-    if args.json not in (None, "-"):
-        write("--json", Path(args.json), f"{serialized}\n")
-    if args.html is not None:
-        write("--html", args.html, html_page(content, verdict))
+    try:
+        if args.json not in (None, "-"):
+            write("--json", Path(args.json), f"{serialized}\n")
+        if args.html is not None:
+            write("--html", args.html, html_page(content, verdict))
+    finally:  # what cannot be written is told at least
+        if args.json == "-":
+            print(serialized)
+        else:
+            for report in reports:
+                print(*_lines(report), sep="\n", end="\n\n")
+            print(verdict)
     return 1 if spoilt else 0
 
 

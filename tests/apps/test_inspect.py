@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -79,6 +81,32 @@ def test_the_page_is_well_formed_needs_no_network_and_escapes_the_corpus(folder:
     assert "<script>alert(1)</script> & a" in [each.text for each in tree.iter("bdi")]
     assert not {"src", "href"} & {name for element in tree.iter() for name in element.attrib}
     assert json.loads(Path("report.json").read_text(encoding="utf-8"))["spoilt"] is True
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is full")
+def test_files_are_written_before_standard_output_which_they_do_not_stop(folder: Path) -> None:
+    command = f"{sys.executable} -um seq2seq {COMMAND} --json r.json --html"
+    for html, end in (("page.html", "> /dev/full"), (f"{'x' * 300}.html", "> said")):
+        done = subprocess.run(["bash", "-c", f"{command} {html} {end}"], timeout=120)
+        assert done.returncode == 2
+        assert json.loads(Path("r.json").read_text())["spoilt"] is False
+        Path("r.json").unlink()
+    assert Path("page.html").exists()
+    assert "Nothing spoils this data." in Path("said").read_text()
+
+
+def test_a_path_that_is_no_utf8_is_told_as_an_escape(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    (folder / "train.src").rename(name)
+    command = ["inspect", "--train", name, "train.tgt"]
+    assert main([*command, "--json", "report.json"]) == 0
+    assert r"train: caf\udce9 and train.tgt" in capsys.readouterr().out
+    assert main([*command, "--json", "-"]) == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown)["corpora"][0]["files"] == f"{name} and train.tgt"
+    assert shown == Path("report.json").read_text()
 
 
 @pytest.mark.parametrize(
