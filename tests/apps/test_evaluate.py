@@ -82,6 +82,21 @@ def test_gz_files_and_a_missing_final_newline_change_nothing(
     assert capsys.readouterr().out == plain
 
 
+@pytest.mark.parametrize("name", ["bom.de", "bom.de.gz", "bom.jsonl"])
+def test_a_byte_order_mark_is_no_text(
+    files: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.dumps({"translation": line}) for line in REFERENCES]
+    lines = rows if name.endswith(".jsonl") else REFERENCES
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8-sig")
+    (files / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    told = ["--resamples", "0", "--json"]
+    assert main(["evaluate", "ref.de", "ref.de", *told]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert main(["evaluate", name, "ref.de", *told, "--names", "ref.de"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+
+
 def test_the_target_language_chooses_the_tokenizer(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
