@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 DIGITS = 6
 """Of a number that is computed, after the point."""
+OURS = {"translation", "score", "alignment", "tokens", "token_scores", "translations"}
+"""Fields of JSON rows that tell what a model said; in an input they are of another run."""
 
 
 class Line(NamedTuple):
@@ -37,7 +39,7 @@ class Line(NamedTuple):
 
     sentence: Sentence
     fields: Fields
-    """What a JSON row hands on, as JSON has it."""
+    """What a JSON row hands on, but for `OURS`, as JSON has it."""
 
 
 def read_text(line: str, where: str) -> Line:
@@ -131,10 +133,11 @@ def write_text(number: int, line: Line, told: Sequence[Fields], n_best: int) -> 
 
 
 def write_json(number: int, line: Line, told: Sequence[Fields], n_best: int) -> Iterator[str]:
-    """The fields of the line and those of its translation; several are a list of objects in
-    "translations"."""
+    """The fields of the line but for `OURS`, and those of its translation; several are a list of
+    objects in "translations"."""
     found = list(map(json_fields, told))
-    yield json_row({**line.fields, **(found[0] if n_best == 1 else {"translations": found})})
+    kept = {name: value for name, value in line.fields.items() if name not in OURS}
+    yield json_row({**kept, **(found[0] if n_best == 1 else {"translations": found})})
 
 
 READERS: dict[str, Callable[[str, str], Line]] = {"text": read_text, "jsonl": read_json}

@@ -5,8 +5,8 @@ same order. A blank line gives a blank line. With --n-best N each sentence gives
 index TAB score TAB translation, best first. --alignment and --token-scores add columns at the end.
 
 Lines may be JSON objects: "text" (or "src") is the sentence, "prefix" what its translation begins
-with, "terms" a list of what it must hold. All fields are handed on to the output. In JSON all
-columns are fields.
+with, "terms" a list of what it must hold. All fields are handed on to the output, but for those of
+an earlier translation. In JSON all columns are fields.
 """
 
 import argparse

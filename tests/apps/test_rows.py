@@ -6,6 +6,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from io import BytesIO, TextIOWrapper
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +106,21 @@ def test_objects_come_back_with_their_fields_and_the_translation() -> None:
     sentences.append(Sentence(TEXTS[3], prefix="mino ka"))
     found = [each[0] for each in translator().n_best(sentences)]
     assert found[3].text.startswith("mino ka")
-    assert objects_of("out.jsonl") == [
+    rows = objects_of("out.jsonl")
+    assert rows == [
         {**record, "translation": each.text, "score": pytest.approx(each.score, abs=1e-6)}
         for record, each in zip(RECORDS, found, strict=True)
     ]
-    first = Path("out.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    assert first.startswith('{"id": 7, "text": "kare mino", "translation": "')
+    assert list(rows[0]) == ["id", "text", "deep", "translation", "score"]
+
+
+def test_what_an_earlier_run_told_is_not_handed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    formats = ["--input-format", "jsonl", "--output-format", "jsonl"]
+    for earlier, later in permutations([[], ["--alignment", "--token-scores"], ["--n-best=2"]], 2):
+        command = ["translate", "run", "in.jsonl", "--output", "first.jsonl", "--device", "cpu"]
+        assert main([*command, *earlier]) == 0
+        again = rows_of(capsys, "first.jsonl", *formats, *later)
+        assert again == rows_of(capsys, "in.jsonl", *formats, *later)
 
 
 def test_text_becomes_objects_and_objects_become_text(capsys: pytest.CaptureFixture[str]) -> None:
