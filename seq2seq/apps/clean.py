@@ -89,6 +89,8 @@ def run(args: argparse.Namespace) -> None:
                 for flag, path in outputs
             ]
             counts = _sort(cleaning, [path for _, path in outputs], unfinished)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise ConfigError(f"the outputs cannot be written: {error.strerror or error}.") from None
     total = counts.total()

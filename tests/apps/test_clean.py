@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -242,6 +244,14 @@ def test_a_pipe_takes_the_rejected_pairs_and_stays_a_pipe(folder: Path) -> None:
     devices = ["--output", os.devnull, os.devnull, "--rejected", os.devnull]
     assert main(["clean", "in.src", "in.tgt", *devices]) == 0
     assert Path(os.devnull).is_char_device()
+
+
+def test_a_reader_that_has_gone_is_no_error(folder: Path) -> None:
+    write(folder, "in", HEALTHY)
+    outputs = "--output /dev/stdout /dev/null --rejected /dev/null"
+    command = f"{sys.executable} -m seq2seq clean in.src in.tgt {outputs} | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("name", ["all", "all.gz", "all.zst"])
