@@ -26,7 +26,7 @@ from seq2seq.apps.output_flags import (
 from seq2seq.apps.rows import DIGITS, columns_of, decimal, token_fields
 from seq2seq.apps.search_flags import told_as_flags
 from seq2seq.config import SearchConfig, at_least
-from seq2seq.data.corpus import CorpusFiles, Pair, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, read_pairs
 from seq2seq.data.json_lines import json_fields, json_row
 from seq2seq.data.lines import check_aligned
 from seq2seq.errors import ConfigError
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
     translator = Translator.load(
         args.model, config, device=args.device, batch_tokens=args.batch_tokens
     )
-    pairs = stream_pairs(files)
+    pairs = read_pairs(files)
     inputs = {"src": args.src, "tgt": args.tgt}
     with opened(args, made_with(args, inputs, SAME_SCORES)) as output:
         if (found := sum(1 for _ in islice(pairs, output.done))) < output.done:
