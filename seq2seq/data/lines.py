@@ -66,6 +66,8 @@ OPENERS: dict[str, Any] = {
     ".zst": lambda path, _: io.BufferedReader(ZstdFile(open(path, "rb"))),  # noqa: SIM115
 }
 """By the last suffix: what unpacks a file."""
+OTHERWISE_PACKED = {".bz2", ".xz", ".zip"}
+"""Last suffixes of files that are not unpacked."""
 
 
 @contextmanager
@@ -94,6 +96,11 @@ def open_bytes(path: str | Path, *, unpack: bool = True) -> Iterator[BinaryIO]:
         if opener is not open and path.is_file() and path.stat().st_size == 0:
             raise EOFError("it is empty")  # which gzip takes for a file of no lines
         with opener(path, "rb") as file:
+            if unpack and path.suffix in OTHERWISE_PACKED:
+                raise CorpusError(
+                    f"{path} is packed, but only {' and '.join(OPENERS)} are unpacked; pack it as "
+                    f"one of them, or unpack it first."
+                )
             yield file
     except FileNotFoundError:
         raise CorpusError(f"{path} does not exist.") from None

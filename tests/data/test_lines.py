@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from corpora import written
 
-from seq2seq.data.lines import check_aligned, decode_lines, read_lines, refuse_pipe
+from seq2seq.data.lines import Errors, check_aligned, decode_lines, read_lines, refuse_pipe
 from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
 
@@ -130,6 +130,19 @@ def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: st
     path.write_bytes(contents[damage])
     with pytest.raises(CorpusError, match=rf"{path} is not a complete {packing} file"):
         list(read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".xz", ".zip"])
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_file_that_is_packed_otherwise_is_told_what_is_unpacked(
+    tmp_path: Path, suffix: str, errors: Errors
+) -> None:
+    path = tmp_path / f"a.en{suffix}"
+    with pytest.raises(CorpusError, match=f"{path} does not exist"):
+        list(read_lines(path, errors=errors))
+    path.write_bytes(b"\xfd7zXZ\n")
+    with pytest.raises(CorpusError, match=rf"^{path} is packed, but only \.gz and \.zst are "):
+        list(read_lines(path, errors=errors))
 
 
 def test_undecodable_bytes_that_are_escaped_come_back_when_written(tmp_path: Path) -> None:
