@@ -222,11 +222,12 @@ class Subwords:
         return [each if each <= word else -1 for each in found]
 
     def written_words(self, text: str) -> list[int]:
-        """`words(encode(text))`, numbered as in `text`: normalisation may make a space, and so two
-        words of one, as NFKC does of a no-break space."""
+        """`words(encode(text))`, numbered as in `text`: cleaning may make a space, and so two words
+        of one, as it does of a tab; normalisation, too, as NFKC does of a no-break space."""
         line = _line(text)
+        begun = len(text) + 1 - len(_line(f"{text}."))  # white space before the line
         normalized, offsets = self._model.Normalize(line, with_offsets=True)
-        written = [word.start() for word in re.finditer("[^ ]+", line)]
+        written = [word.start() - begun for word in re.finditer("[^ ]+", text)]
         begin = [offsets[mark.end()] for mark in re.finditer(f"{SPACE}(?!{SPACE}|$)", normalized)]
         return [bisect(written, begin[word]) - 1 for word in self.words(self.encode(text))]
 

@@ -340,10 +340,12 @@ def test_words_begin_at_spaces_and_a_space_alone_belongs_to_the_next_word() -> N
     [
         ("kare tosu", [0, 1]),
         ("  kare   tosu ", [0, 1]),
-        ("kare\ttosu", [0, 1]),
+        ("kare\ttosu \ufeffmino", [0, 0, 1]),
+        ("\ufeffkare \t tosu", [0, 2]),
+        (" \u3000 kare tosu", [1, 2]),
         ("kare\u00a0tosu mino", [0, 0, 1]),  # NFKC makes a space of it
         ("kare\u3000tosu", [0, 0]),
-        ("\u2581kare\u2581tosu", [0, 1]),
+        ("\u2581kare\u2581tosu mino\u2581", [0, 0, 1]),
         ("", []),
     ],
     ids=repr,
