@@ -155,15 +155,13 @@ def names(paths: Sequence[str], chosen: Sequence[str] | None = None) -> list[str
 
 
 def read(path: str, fields: Sequence[str]) -> Iterator[str]:
-    """The lines of a file without its byte-order mark; of a .jsonl in each line the first of these
-    fields that it has."""
+    """The lines of a file; of a .jsonl in each line the first of these fields that it has."""
     is_json = reader_of(path) is read_jsonl
     if not is_json:
         check_sentences(path)
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path} line {number}"
-        text = line.removeprefix("\ufeff") if number == 1 else line
-        yield text_in(json_object(text, where), fields, where) if is_json else text
+        yield text_in(json_object(line, where), fields, where) if is_json else line
 
 
 def _check_lines(

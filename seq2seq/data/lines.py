@@ -8,6 +8,7 @@ import gzip
 import io
 import os
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,12 +148,15 @@ def check_aligned(one: str, other: str) -> None:
 
 
 def decode_lines(lines: Iterable[bytes], name: str, *, errors: Errors = "strict") -> Iterator[str]:
-    """Lines as a binary file yields them -> text; errors begin with `name`.
+    """Lines as a binary file yields them -> text, without a byte-order mark at the beginning;
+    errors begin with `name`.
 
     With "surrogateescape" a byte that is not UTF-8 becomes a lone surrogate, which writing with
     the same handler turns back into the byte.
     """
     for number, line in enumerate(lines, start=1):
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
         try:
             yield line.removesuffix(b"\n").decode("utf-8", errors)
         except UnicodeDecodeError as error:

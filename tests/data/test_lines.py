@@ -23,14 +23,17 @@ def test_a_separator_inside_a_line_does_not_end_it(tmp_path: Path, separator: st
     assert list(read_lines(written(tmp_path / "a.en", *lines))) == lines
 
 
-def test_reading_gives_back_whatever_lines_were_written(tmp_path: Path) -> None:
+def test_reading_gives_back_whatever_lines_were_written_but_a_mark_of_byte_order_before_them(
+    tmp_path: Path,
+) -> None:
     rng = random.Random(0)
     alphabet = [*SEPARATORS, "a", " ", "\t", "\x00", "\ufeff", "é", "字", "👩"]
     for _ in range(100):
         lines = [
             "".join(rng.choices(alphabet, k=rng.randrange(5))) for _ in range(rng.randrange(9))
         ]
-        assert list(read_lines(written(tmp_path / "a.en", *lines))) == lines
+        marked = [f"\ufeff{lines[0]}", *lines[1:]] if lines else []
+        assert list(read_lines(written(tmp_path / "a.en", *marked))) == lines
 
 
 def test_the_last_line_counts_with_or_without_its_end(tmp_path: Path) -> None:
