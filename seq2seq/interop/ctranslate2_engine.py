@@ -78,7 +78,8 @@ class CTranslate2Engine:
         assert config.sampling is not None
         with SEED:
             ctranslate2.set_random_seed(seed_of(batch, config.sampling.seed))
-            return self._translate(batch, limit, config, self.load(1), NEVER_SAID)
+            found = self._translate(batch, limit, config, self.load(1), NEVER_SAID)
+        return [each * (config.n_best // len(each)) for each in found]
 
     def _scored(
         self,
@@ -128,7 +129,8 @@ class CTranslate2Engine:
             }
         return {
             "beam_size": 1,
-            "num_hypotheses": config.n_best,
+            # Of one token it draws nothing: it is a greedy search, which gives one.
+            "num_hypotheses": 1 if config.sampling.top_k == 1 else config.n_best,
             "sampling_topk": min(config.sampling.top_k or 0, len(self.tgt)),
             "sampling_topp": config.sampling.top_p,
             "sampling_temperature": config.sampling.temperature,

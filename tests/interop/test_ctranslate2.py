@@ -166,6 +166,18 @@ def test_draws_have_our_probabilities(engine: str, sampling: Sampling, tmp_path:
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
+def test_draws_among_one_token_are_those_of_our_engine(engine: str, tmp_path: Path) -> None:
+    saved = brief_model()
+    other, _ = opened(saved, engine, tmp_path)
+    config = search_of(1, n_best=3, sampling=Sampling(top_k=1))
+    expected = NativeEngine(saved.network).search(asked(saved), config)
+    for ours, theirs in zip(expected, other.search(asked(saved), config), strict=True):
+        assert [each.tokens for each in theirs] == [each.tokens for each in ours]
+        scores = [each.score for each in ours]
+        assert [each.score for each in theirs] == pytest.approx(scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
 def test_draws_follow_from_the_seed_are_possible_and_scored_as_ours(
     engine: str, tmp_path: Path
 ) -> None:
