@@ -14,11 +14,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, ModelConfig
-from seq2seq.engine import NEVER_SAID
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.formats import extra
-from seq2seq.interop.huggingface_engine import open_engine
+from seq2seq.interop.huggingface_engine import greedy, open_engine
 from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.interop.vocabulary import MASKED
 from seq2seq.model_folder import SavedModel
@@ -84,16 +83,7 @@ def export(saved: SavedModel, folder: Path, quantize: str | None = None) -> None
     model_class, config_class = (getattr(transformers, name) for name in _names(config))
     theirs = model_class(config_class(**_settings(config))).eval()
     theirs.load_state_dict(_weights(saved.network, theirs.state_dict()))
-    theirs.generation_config = transformers.GenerationConfig(
-        pad_token_id=PAD_ID,
-        bos_token_id=BOS_ID,
-        eos_token_id=EOS_ID,
-        decoder_start_token_id=saved.network.config.start_id,
-        suppress_tokens=NEVER_SAID,
-        forced_eos_token_id=EOS_ID,  # at the longest
-        max_length=(config.max_length or LONGEST) + 1,  # counts the start token
-        num_beams=1,
-    )
+    theirs.generation_config = greedy(config.start_id, config.max_length or LONGEST)
     try:
         theirs.save_pretrained(folder)
     except SafetensorError as error:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.config import EOS_ID, PAD_ID, SearchConfig, one_of
+from seq2seq.config import BOS_ID, EOS_ID, PAD_ID, SearchConfig, one_of
 from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
@@ -105,6 +105,22 @@ def _way(config: SearchConfig) -> dict[str, object]:
     }
 
 
+def greedy(start_id: int, longest: int) -> Any:
+    """The `GenerationConfig` of our greedy search; `longest` counts the end token."""
+    import transformers
+
+    return transformers.GenerationConfig(
+        pad_token_id=PAD_ID,
+        bos_token_id=BOS_ID,
+        eos_token_id=EOS_ID,
+        decoder_start_token_id=start_id,
+        suppress_tokens=NEVER_SAID,
+        forced_eos_token_id=EOS_ID,  # at the longest
+        max_length=longest + 1,  # counts the start token
+        num_beams=1,
+    )
+
+
 def by_prefix_length(batch: Sequence[Request]) -> Iterator[list[int]]:
     """Numbers of requests that go together: there is no padding in front of a translation."""
     for length in sorted({len(each.prefix) for each in batch}):
@@ -128,7 +144,7 @@ def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceE
             output_loading_info=True,
             dtype=PRECISIONS[precision],
         )
-        start_id = int(model.generation_config.decoder_start_token_id)
+        start_id = int(model.config.decoder_start_token_id)
         if odd := sorted(told["missing_keys"] | told["unexpected_keys"]):
             raise ValueError(f"its weights are another model's, by {odd[0]}")
     except Exception as error:  # its errors have no other class in common
@@ -139,4 +155,5 @@ def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceE
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={device} cannot be used: {reason}") from None
+    model.generation_config = greedy(start_id, exported.longest)  # whatever the folder's says
     return HuggingFaceEngine(model.eval(), start_id, exported.longest)

@@ -13,7 +13,7 @@ import torch
 from every_option import TEXTS, random_model
 from safetensors.torch import load_file, save_file
 
-from seq2seq.config import EOS_ID, PAD_ID, UNK_ID, SearchConfig, SubwordConfig
+from seq2seq.config import EOS_ID, PAD_ID, UNK_ID, Sampling, SearchConfig, SubwordConfig
 from seq2seq.decoding.request import Request
 from seq2seq.engine import NEVER_SAID, NativeEngine
 from seq2seq.errors import ConfigError, ModelFolderError
@@ -142,6 +142,39 @@ def test_code_in_a_folder_is_not_run_whatever_standard_input_says(
         load(folder, "huggingface", "cpu", "fp32")
     assert not (tmp_path / "ran").exists()
     assert sys.stdin.read() == "y\ny\n"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_beams": 3, "do_sample": True, "repetition_penalty": 9.0, "max_new_tokens": 2},
+        {"suppress_tokens": [5, 6, 7], "forced_bos_token_id": 8, "eos_token_id": 9},
+        None,
+    ],
+    ids=str,
+)
+def test_a_search_is_decided_by_us_and_not_by_a_file_of_the_folder(
+    settings: dict[str, object] | None, tmp_path: Path
+) -> None:
+    saved = random_model(output_bias=True)
+    with torch.no_grad():
+        saved.network.output.bias[NEVER_SAID] += 9.0
+    folder = targets.export(saved, "huggingface", tmp_path / "new").folder
+    path = folder / "generation_config.json"
+    batch = [Request([5, 9, 4]), Request([8, 8])]
+    configs = [
+        SearchConfig(beam=1, max_length_offset=5),
+        SearchConfig(beam=3, n_best=2, max_length_offset=5),
+        SearchConfig(beam=1, max_length_offset=5, sampling=Sampling(seed=3)),
+    ]
+    untouched = load(folder, "huggingface", "cpu", "fp32")
+    expected = [untouched.search(batch, config) for config in configs]
+    if settings is None:
+        path.unlink()
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+    theirs = load(folder, "huggingface", "cpu", "fp32")
+    assert [theirs.search(batch, config) for config in configs] == expected
 
 
 @pytest.mark.parametrize("norm", CLASSES)
