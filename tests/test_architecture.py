@@ -54,7 +54,7 @@ FLOORS = {
     "verification": "sentence translation translator",
     "distillation": "text data decoding translation translator",
     "training":     f"{MODEL} evaluation allocator memory cores software",
-    "interop":      f"{MODEL} versioned",
+    "interop":      f"{MODEL} versioned memory",
     "apps":         f"{MODEL} evaluation training interop reports process cores "
                     "verification distillation workers software",
     "cli":          "errors allocator",  # apps by name, when their verb is called

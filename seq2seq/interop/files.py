@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.errors import ModelFolderError
+from seq2seq.memory import ran_out
 
 _ARRAY, _NUMBER = (each.__reduce__()[0] for each in (np.zeros(0), np.float64(0)))
 NUMPY: list[Any] = [
@@ -70,12 +71,20 @@ def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:
     try:
         with torch.serialization.safe_globals([*NUMPY, *types]):
             value = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
     except Exception as error:  # of what is damaged, torch raises whatever it meets
-        said = str(error)
-        named = said.partition("GLOBAL ")[2].partition(" ")[0]
-        reason = f"it holds a {named}; only weights and plain values are read."
-        reason = reason if named else said.partition("\n")[0]
-        raise ModelFolderError(f"{path} cannot be read: {reason}") from None
+        if ran_out(error):
+            raise ModelFolderError(f"{path} does not fit into memory.") from None
+        if named := str(error).partition("GLOBAL ")[2].partition(" ")[0]:
+            raise ModelFolderError(
+                f"{path} cannot be read: it holds a {named}; only weights and plain values are "
+                f"read."
+            ) from None
+        # What torch says may advise to run the code in it.
+        raise ModelFolderError(
+            f"{path} is damaged: torch cannot read weights and plain values from it."
+        ) from None
     if not isinstance(value, dict):
         raise ModelFolderError(f"{path} is damaged: it holds no dictionary.")
     return value

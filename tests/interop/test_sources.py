@@ -1,6 +1,7 @@
 """What holds for every format that models are read from."""
 
 import hashlib
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,21 @@ def test_the_origin_is_told_by_its_files_and_the_licence_on_its_card(
         assert facts["parent"] == {"path": source, "format": name, "files": files}
         assert facts.get("license") == ("cc-by-4.0" if "license" in card else None)
         assert facts["commands"] == [f"seq2seq convert {source} {ours}"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"junk", b"<html>", b"\x00\x01", pickle.dumps({}, 2), pickle.dumps({}, 4)],
+    ids=str,
+)
+def test_what_torch_did_not_save_is_damaged_and_its_advice_is_not_repeated(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "any.pt"
+    path.write_bytes(content)
+    assert main(["convert", str(path), str(tmp_path / "out")]) == 2
+    reason = "torch cannot read weights and plain values from it"
+    assert capsys.readouterr().err == f"error: {path} is damaged: {reason}.\n"
 
 
 def test_layers_are_counted_whatever_their_numbers(tmp_path: Path) -> None:
