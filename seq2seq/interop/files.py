@@ -1,7 +1,7 @@
 """Files of other toolkits: what is wrong with one is one error, and no code in them is run."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,12 @@ def read_any_json(path: Path) -> Any:
         return json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{path} is damaged: {error}.") from None
+
+
+def text_of(settings: Mapping[str, Any], name: str) -> str:
+    """A setting; empty where it is not there, or something else."""
+    value = settings.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.config import ModelConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
-from seq2seq.interop.files import read_bytes, read_checkpoint, read_json, weights_in
+from seq2seq.interop.files import read_bytes, read_checkpoint, read_json, text_of, weights_in
 from seq2seq.interop.renamed import check_matrices, position_settings, tie
 from seq2seq.interop.vocabulary import SpecialIds, Vocabulary, pieces_of, vocabulary
 from seq2seq.model_folder import SENTENCEPIECE, SavedModel, model_config, read_weights
@@ -63,7 +63,7 @@ def read(folder: Path) -> SavedModel:
         side.subwords(read_bytes(folder / name))
         for name, side in zip(SENTENCEPIECE, sides, strict=True)
     )
-    src_lang, tgt_lang = (tokenizer.get(f"{side}_lang") or "" for side in ("source", "target"))
+    src_lang, tgt_lang = (text_of(tokenizer, f"{side}_lang") for side in ("source", "target"))
     return SavedModel(_network(folder, theirs, weights, *sides), src, tgt, src_lang, tgt_lang)
 
 

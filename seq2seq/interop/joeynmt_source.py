@@ -13,7 +13,7 @@ import yaml
 from torch import Tensor
 
 from seq2seq.errors import ModelFolderError
-from seq2seq.interop.files import read_bytes, read_checkpoint, read_text, weights_in
+from seq2seq.interop.files import read_bytes, read_checkpoint, read_text, text_of, weights_in
 from seq2seq.interop.joeynmt_names import ACTIVATIONS, alternating, their_name, with_features
 from seq2seq.interop.refusal import refuse
 from seq2seq.interop.renamed import check_matrices, tie
@@ -77,7 +77,7 @@ def read(folder: Path) -> SavedModel:
     weights = _read_weights(*weight_files(folder))
     (src, src_subwords), (tgt, tgt_subwords) = _vocabularies(folder, config, weights)
     network = _network(folder, config, weights, src, tgt)
-    src_lang, tgt_lang = (_text(_part(config, "data", each), "lang") for each in LANGUAGES)
+    src_lang, tgt_lang = (text_of(_part(config, "data", each), "lang") for each in LANGUAGES)
     return SavedModel(network, src_subwords, tgt_subwords, src_lang, tgt_lang)
 
 
@@ -159,12 +159,6 @@ def _part(config: Config, *names: str) -> dict[str, Any]:
     return dict(config)
 
 
-def _text(settings: Config, name: str) -> str:
-    """A setting; empty where it is not there, or something else."""
-    value = settings.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(read_bytes(path))
@@ -218,7 +212,7 @@ def _vocabularies(
 
 def _entries(folder: Path, config: Config, side: str) -> list[str]:
     """Of a vocabulary by their ids: special ones first, each once."""
-    named = Path(_text(_part(config, "data", side), "voc_file"))
+    named = Path(text_of(_part(config, "data", side), "voc_file"))
     paths = [folder / f"{side}_vocab.txt", folder / named.name]
     path = next(filter(Path.is_file, paths), paths[0])
     lines = read_text(path).splitlines()  # at U+2028, too, as JoeyNMT does
@@ -228,7 +222,7 @@ def _entries(folder: Path, config: Config, side: str) -> list[str]:
 
 def _sentencepiece_file(folder: Path, config: Config, side: str) -> Path:
     """JoeyNMT copies it into its model_dir."""
-    named = Path(_text(_part(config, "data", side, "tokenizer_cfg"), "model_file"))
+    named = Path(text_of(_part(config, "data", side, "tokenizer_cfg"), "model_file"))
     if not named.name:
         raise ModelFolderError(
             f"{folder / 'config.yaml'} is damaged: it lacks data.{side}.tokenizer_cfg.model_file."

@@ -297,6 +297,15 @@ def test_weights_in_torchs_own_format_are_read_without_running_them(opus: Path) 
         read(opus)
 
 
+def test_a_language_that_is_no_text_is_not_known(opus: Path, tmp_path: Path) -> None:
+    write_opus(opus)
+    settings = {"source_lang": ["en"], "target_lang": {"de": 1}}
+    (opus / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert main(["convert", str(opus), str(tmp_path / "ours")]) == 0
+    saved = load_model(tmp_path / "ours")
+    assert (saved.src_lang, saved.tgt_lang) == ("", "")
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
