@@ -8,6 +8,7 @@ from dataclasses import replace
 from seq2seq.apps.rows import Line
 from seq2seq.data.lines import read_lines
 from seq2seq.errors import ConfigError
+from seq2seq.interop.formats import HOLD_TERMS
 from seq2seq.sentence import Sentence
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.normalize import clean
@@ -16,8 +17,6 @@ from seq2seq.text.terms import not_held
 
 DEFAULT_KINDS = ("url", "email", "tag")
 """Not numbers: languages write them differently."""
-ENGINES = ("native", "onnx")
-"""Those that search as we do, and hold terms."""
 
 
 def add_term_flags(parser: argparse.ArgumentParser) -> None:
@@ -47,10 +46,9 @@ def check_term_flags(args: argparse.Namespace) -> None:
     if args.sample or (args.groups or 1) > 1:
         other = "--sample" if args.sample else f"--diversity-groups {args.groups}"
         raise ConfigError(f"{given}: only plain beam search can hold terms; leave out {other}.")
-    if args.engine not in ENGINES:
-        raise ConfigError(
-            f"{given}: --engine {args.engine} holds no terms; use --engine {' or '.join(ENGINES)}."
-        )
+    if args.engine not in HOLD_TERMS:
+        use = " or ".join(HOLD_TERMS)
+        raise ConfigError(f"{given}: --engine {args.engine} holds no terms; use --engine {use}.")
 
 
 class Requirements:

@@ -19,6 +19,8 @@ TARGETS = {
     "onnx": "seq2seq.interop.onnx",
 }
 """See `targets.Target`."""
+HOLD_TERMS = ("native", "onnx")
+"""Engines that search as we do, and hold terms."""
 
 
 @contextmanager

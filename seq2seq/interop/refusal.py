@@ -8,6 +8,7 @@ from typing import Any
 from seq2seq.config import SearchConfig
 from seq2seq.decoding.request import Request
 from seq2seq.errors import ConfigError, UserError
+from seq2seq.interop.formats import HOLD_TERMS
 
 Abilities = Mapping[str, Collection[object] | None]
 """Names of fields, and the values that they may have; None for every value."""
@@ -46,6 +47,8 @@ SEARCH: Abilities = {
 """Of a search, what all of them can do."""
 REQUEST: Abilities = {"src": None, "prefix": None, "place": None}
 """Of what is asked for one sentence."""
+IN_VAIN = {"constraint": f"terms: not known there; use engine={' or '.join(HOLD_TERMS)}."}
+"""Said of a wish that users know by another name."""
 
 
 def unable(settings: Any, abilities: Abilities, group: str) -> list[str]:
@@ -91,5 +94,5 @@ def refuse_search(
     """Raise one ConfigError about all settings and wishes that an engine cannot follow."""
     found = unable(config, abilities, "search.")
     refused = dict.fromkeys(name for each in batch for name, _ in beyond(each, wishes))
-    found += [f"{name}: not known there." for name in refused]
+    found += [IN_VAIN.get(name, f"{name}: not known there.") for name in refused]
     refuse(f"engine={engine} cannot search like this", found)

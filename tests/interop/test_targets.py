@@ -158,7 +158,8 @@ def test_a_setting_that_nobody_has_looked_at_is_refused_unless_it_asks_for_nothi
 def test_what_a_sentence_asks_for_in_vain_is_named_once_and_not_shown() -> None:
     texts = random_model().tgt_subwords
     batch = [Request([5], constraint=Terms(["kare"], texts)) for _ in range(9)]
-    said = "^engine=other cannot search like this: constraint: not known there.$"
+    use = "terms: not known there; use engine=native or onnx"
+    said = f"^engine=other cannot search like this: {use}.$"
     with pytest.raises(ConfigError, match=said):
         refuse_search("other", [*batch, Request([5])], SearchConfig())
 
