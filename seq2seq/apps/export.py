@@ -121,9 +121,9 @@ def _examples(
         return made_up(count, exported)
     examples = of_text(*text, count, exported)
     if not examples:
-        raise CorpusError(
-            f"--check-src has no line of less than {exported.about.max_length} subwords."
-        )
+        _, references = text
+        what = "has no line" if references is None else "and --check-tgt have no pair of lines"
+        raise CorpusError(f"--check-src {what} of less than {exported.about.max_length} subwords.")
     return examples
 
 

@@ -177,6 +177,11 @@ def test_a_text_without_a_line_that_it_takes_is_named(capsys: pytest.CaptureFixt
     Path("long.en").write_text("kare mino\nmino & kare tosu\n")
     said = error_of(capsys, "out", "--check-src", "long.en")
     assert "--check-src has no line of less than 2 subwords" in said
+    Path("short.en").write_text("kare\nkare\n")
+    save_tiny_model(Path("run/model"), positions="learned", max_positions=6)
+    assert main(["export", "run", "--to", "ctranslate2", "out", "--check-src", "short.en"]) == 0
+    said = error_of(capsys, "new", "--check-src", "short.en", "--check-tgt", "long.en")
+    assert "--check-src and --check-tgt have no pair of lines of less than 6 subwords" in said
 
 
 @needs_library
