@@ -73,7 +73,7 @@ def find_model(path: str | Path) -> Path:
         if (folder / EXPORTED).is_file():
             raise ModelFolderError(
                 f"{folder} was exported to another library, see {EXPORTED}; here the model folder "
-                f"that it was made of is needed. Only translate and distill take it, with --engine."
+                f"that it was made of is needed. With --engine, translate and distill take it."
             )
         if (folder / CONFIG).is_file():
             return folder

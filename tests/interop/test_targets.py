@@ -222,7 +222,7 @@ def test_a_folder_that_was_exported_is_no_model_folder(exported: Path) -> None:
 
 def test_the_commands_that_take_an_export_are_named(exported: Path) -> None:
     takers = " and ".join(verb for verb in VERBS if "--engine" in flags_of(verb))
-    with pytest.raises(ModelFolderError, match=f"Only {takers} take it, with --engine"):
+    with pytest.raises(ModelFolderError, match=rf"is needed\. With --engine, {takers} take it\.$"):
         Translator.load(exported)
 
 
