@@ -152,10 +152,13 @@ def report(
         for found in (before, after)
     ]
 
-    def row(name: str, *cells: str) -> str:
-        return f"{name:12}" + "".join(f"{cell:>20}" for cell in cells)
+    title = f"{about.target} {about.quantization}"
+    width = max(20, len(title) + 2)
 
-    yield row("", "native", f"{about.target} {about.quantization}")
+    def row(name: str, *cells: str) -> str:
+        return f"{name:12}" + "".join(f"{cell:>{width}}" for cell in cells)
+
+    yield row("", "native", title)
     yield row("MB", *(f"{each / 1e6:.1f}" for each in sizes))
     yield row("sentences/s", *(f"{total / found.seconds:.1f}" for found in (before, after)))
     references = [each.reference for each in examples if each.reference is not None]

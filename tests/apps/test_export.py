@@ -96,6 +96,18 @@ def test_without_a_file_it_is_compared_on_made_up_sentences_and_every_difference
 
 
 @needs_library
+@pytest.mark.parametrize("quantize", ["int8", "int8_bfloat16"])
+def test_columns_stand_apart_and_end_together(
+    quantize: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["out", "--check", "1", "--quantize", quantize]
+    assert main(["export", "run", "--to", "ctranslate2", *arguments]) == 0
+    title, *rows = capsys.readouterr().out.splitlines()[:3]
+    assert title.split() == ["native", "ctranslate2", quantize]
+    assert {len(row) for row in rows} == {len(title)}
+
+
+@needs_library
 def test_an_export_that_says_other_things_is_not_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
