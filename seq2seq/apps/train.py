@@ -368,6 +368,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise SIGTERMException
         wait_for_others(trainer)
     except (MisconfigurationException, ModuleNotFoundError) as error:
+        if getattr(error, "name", None):  # an import failed; Lightning asks for libraries without
+            raise
         raise ConfigError(str(error)) from None
     except RuntimeError as error:
         for pattern, advice in ADVICE.items():

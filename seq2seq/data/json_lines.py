@@ -17,7 +17,7 @@ def json_object(line: str, where: str) -> dict[str, Any]:
     if not line.strip():
         raise CorpusError(f"{where} is blank; expected one JSON object on each line.")
     try:
-        record = json.loads(line)
+        record = json.loads(line.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         raise CorpusError(f"{where} column {error.colno} is not JSON: {error.msg}.") from None
     except (ValueError, RecursionError) as error:  # a giant number, deep nesting

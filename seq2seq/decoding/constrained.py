@@ -56,15 +56,15 @@ class ConstrainedSearch:
         tokens = torch.full((len(limits) * width,), start_id, device=device)  # (B * W,)
         prefixes = tokens.new_empty(len(limits), width, 0)  # (B, W, t)
         while True:
-            asked = [sentences[number].asks() for number in numbers]
-            places = places_of(asked, device)
             log_probs = stepper.step(tokens).unflatten(0, (-1, width))  # (B, W, V)
             for rule in rules:
                 ruled = rule(log_probs, prefixes, sent(numbers, device))
                 if isinstance(rule, NoRepeatNgram):  # what is asked for may repeat
+                    places = places_of([sentences[number].nearer() for number in numbers], device)
                     ruled = ruled.index_put(places, log_probs[places])
                 log_probs = ruled
-            views = views_of(log_probs, config.beam + 1, asked, log_probs[places].tolist())
+            asked = [sentences[number].asks() for number in numbers]
+            views = views_of(log_probs, config.beam + 1, asked)
             for number, view in zip(numbers, views, strict=True):
                 sentences[number].go_on(view)
 
@@ -123,12 +123,12 @@ def places_of(asked: Asked, device: torch.device) -> tuple[Tensor, ...]:
     return sent(places, device).view(-1, 3).unbind(1)
 
 
-def views_of(log_probs: Tensor, count: int, asked: Asked, answers: Sequence[float]) -> list[View]:
-    """log_probs (B, W, V), and what those of `places_of` are -> of each sentence. The device is
-    waited for three times, however many there are."""
+def views_of(log_probs: Tensor, count: int, asked: Asked) -> list[View]:
+    """log_probs (B, W, V) -> of each sentence. The device is waited for three times, however many
+    there are."""
     tops = log_probs.topk(min(count, log_probs.shape[2]))  # (B, W, count)
     values, tokens = tops.values.tolist(), tops.indices.tolist()
-    told = iter(answers)
+    told = iter(log_probs[places_of(asked, log_probs.device)].tolist())
     return [
         View(
             log_probs[row],
@@ -160,6 +160,18 @@ class SentenceSearch:
         if self._must_end:
             return [[EOS_ID] for _ in self.drafts]
         return [list(self.constraint.helpful(draft.state)) for draft in self.drafts]
+
+    def nearer(self) -> list[list[int]]:
+        """Of each draft the tokens with which less of the phrases is left to say."""
+        read, standing = self.constraint.read, self.constraint.standing
+        return [
+            [
+                token
+                for token in self.constraint.helpful(draft.state)
+                if standing(read(draft.state, token)).rest < draft.standing.rest
+            ]
+            for draft in self.drafts
+        ]
 
     @property
     def _must_end(self) -> bool:

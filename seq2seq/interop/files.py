@@ -89,7 +89,8 @@ def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:
             ) from None
         # What torch says may advise to run the code in it.
         raise ModelFolderError(
-            f"{path} is damaged: torch cannot read weights and plain values from it."
+            f"{path} cannot be read: torch finds no plain weights and values in it; it is damaged, "
+            f"or was saved in another way (TorchScript, another pickle protocol)."
         ) from None
     if not isinstance(value, dict):
         raise ModelFolderError(f"{path} is damaged: it holds no dictionary.")

@@ -98,7 +98,7 @@ def bpe_sampler(scores: Mapping[str, float], unused: Collection[str] = ()) -> Se
     """
 
     def used(piece: str, halves: Mapping[str, list[str]]) -> list[str]:
-        if piece not in unused or piece not in halves:
+        if piece not in halves:
             return [piece]
         return [each for half in halves[piece] for each in used(half, halves)]
 
@@ -113,10 +113,11 @@ def bpe_sampler(scores: Mapping[str, float], unused: Collection[str] = ()) -> Se
                 and random.random() >= strength
             ]:
                 place = -max(merges)[1]
-                pair = parts[place : place + 2]
-                merged = "".join(pair)
-                halves[merged], parts[place : place + 2] = pair, [merged]
-            pieces += [each for part in parts for each in used(part, halves)]
+                merged = parts[place] + parts[place + 1]
+                if merged in unused:
+                    halves[merged] = parts[place : place + 2]
+                parts[place : place + 2] = [merged]
+            pieces += [each for part in parts for each in used(part, halves)] if halves else parts
         return pieces
 
     return segment

@@ -243,6 +243,16 @@ def test_what_is_asked_for_may_repeat_where_nothing_else_may(
         assert all(times(letter * size, free) <= 1 for letter in "<>-")
 
 
+@pytest.mark.parametrize("seed", [17, 58, 122])
+@pytest.mark.parametrize("term", ["<>", "<>-"])
+def test_what_only_begins_a_term_again_and_again_is_stopped(term: str, seed: int) -> None:
+    model, config = random_model(seed, memory=1, sharpness=3.0), config_of(4, alpha=1.0)
+    rules, limits = [NoRepeatNgram(2)], [14]
+    (found,) = constrained([model], [[term]], config, rules=rules, limits=limits)
+    assert holds(found[0].tokens, [term], Letters())
+    assert "<<<" not in text_of(found[0].tokens, Letters())
+
+
 def test_a_model_that_has_diverged_finds_nothing() -> None:
     class Diverged(ToyStepper):
         def step(self, tokens: Tensor) -> Tensor:

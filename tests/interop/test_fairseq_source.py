@@ -491,7 +491,7 @@ def test_of_several_checkpoints_the_best_the_last_or_the_named_one_is_read(tmp_p
     (tmp_path / "checkpoint_last.pt").write_bytes(b"no checkpoint")
     read(tmp_path)
     best.unlink()
-    with pytest.raises(ModelFolderError, match=r"checkpoint_last\.pt is damaged"):
+    with pytest.raises(ModelFolderError, match=r"checkpoint_last\.pt cannot be read"):
         read(tmp_path)
     (tmp_path / "checkpoint_last.pt").unlink()
     with pytest.raises(ModelFolderError, match=r"checkpoint3\.pt, checkpoint4\.pt; name one"):

@@ -56,14 +56,17 @@ def test_the_origin_is_told_by_its_files_and_the_licence_on_its_card(
     [b"", b"junk", b"<html>", b"\x00\x01", pickle.dumps({}, 2), pickle.dumps({}, 4)],
     ids=str,
 )
-def test_what_torch_did_not_save_is_damaged_and_its_advice_is_not_repeated(
+def test_what_torch_did_not_save_cannot_be_read_and_its_advice_is_not_repeated(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "any.pt"
     path.write_bytes(content)
     assert main(["convert", str(path), str(tmp_path / "out")]) == 2
-    reason = "torch cannot read weights and plain values from it"
-    assert capsys.readouterr().err == f"error: {path} is damaged: {reason}.\n"
+    reason = "torch finds no plain weights and values in it; it is damaged, or was saved in another"
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {path} cannot be read: {reason} way (TorchScript, ")
+    assert error.count("\n") == 1
+    assert "weights_only" not in error
 
 
 def test_layers_are_counted_whatever_their_numbers(tmp_path: Path) -> None:
