@@ -104,8 +104,9 @@ def bpe_sampler(scores: Mapping[str, float], unused: Collection[str] = ()) -> Se
 
     def segment(text: str, strength: float, random: Random) -> list[str]:
         pieces: list[str] = []
+        halves: dict[str, list[str]]
         for word in WORDS.findall(text):
-            parts, halves = list(word), dict[str, list[str]]()
+            parts, halves = list(word), {}
             while merges := [
                 (scores[merged], -place)
                 for place in range(len(parts) - 1)
