@@ -54,8 +54,9 @@ def obstacles(config: ModelConfig) -> list[str]:
     """What it cannot represent, each with what to change."""
     found = unable(config, ABILITIES, "model.")
     if config.encoder_layers == 0:
-        none = "there is no stack without layers there; train with 1 or more."
-        found.append(f"model.encoder_layers=0: {none}")
+        found.append(
+            "model.encoder_layers=0: there is no stack without layers there; train with 1 or more."
+        )
     return found
 
 

@@ -479,8 +479,7 @@ def test_a_library_that_a_logger_or_callback_lacks_is_named_in_one_line(
     lacking = RequirementCache("no-such-library")
     monkeypatch.setattr(wandb, "_WANDB_AVAILABLE", lacking)
     monkeypatch.setattr(device_stats_monitor, "_PSUTIL_AVAILABLE", lacking)
-    for setting in ({"logger": "WandbLogger"}, {"callbacks": "[DeviceStatsMonitor]"}):
-        ((name, value),) = setting.items()
+    for name, value in (("logger", "WandbLogger"), ("callbacks", "[DeviceStatsMonitor]")):
         assert run("fit", *settings(**{f"trainer__{name}": value})) == 2
         error = capsys.readouterr().err
         assert re.search(rf"(?m)^error: .*{value.strip('[]')}.*'no-such-library'", error)
