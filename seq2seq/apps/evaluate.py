@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
     references = [list(read(path, ["tgt"])) for path in args.references]
     sources = None if args.source is None else list(read(args.source, SENTENCE_FIELDS))
     _check_lines(paths, systems, [*args.references, args.source], [*references, sources])
-    if "bleu" in args.metrics and (said := doubt(references[0], args.target_lang)):
+    if "bleu" in args.metrics and (said := doubt([*chain(*references)], args.target_lang)):
         print(f"warning: {said}", file=sys.stderr)
     options: dict[str, Any] = {
         "target_lang": args.target_lang,

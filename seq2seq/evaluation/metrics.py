@@ -104,16 +104,23 @@ def check_tokenizer(target_lang: str) -> None:
 
 def doubt(references: Sequence[str], target_lang: str) -> str:
     """What makes BLEU worthless: texts without spaces between words, of a language of which no
-    tokenizer is known. "" where nothing does."""
-    if _two_letters(target_lang) in TWO_LETTERS.values():
-        return ""
+    tokenizer is known, or sentences that are all shorter than its n-grams. "" where nothing
+    does."""
     some = references[:1000]
-    if unit_of(scripts_in("".join(some)), some) == "words":
+    known = _two_letters(target_lang) in TWO_LETTERS.values()
+    if not known and unit_of(scripts_in("".join(some)), some) != "words":
+        return (
+            f"there are no spaces between the words of the references, so that BLEU takes a whole "
+            f"sentence for a word with the tokenizer of target language {target_lang!r}; zh and ja "
+            f"have tokenizers of their own, and chrF needs none."
+        )
+    metric = new_bleu(target_lang)
+    order = metric.max_ngram_order
+    if any(len(metric.tokenizer(text).split()) >= order for text in references):
         return ""
     return (
-        f"there are no spaces between the words of the references, so that BLEU takes a whole "
-        f"sentence for a word with the tokenizer of target language {target_lang!r}; zh and ja "
-        f"have tokenizers of their own, and chrF needs none."
+        f"no reference has the {order} tokens in a row that BLEU looks for, so that it is 0 even "
+        f"for perfect translations; chrF tells more."
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, Timer
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
@@ -18,6 +19,7 @@ from seq2seq.provenance import PROVENANCE, read_provenance, with_tests
 from seq2seq.training.checkpoints import is_in
 from seq2seq.training.compatibility import check_yardstick, yardstick
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.quality import Quality, validated
 from seq2seq.training.record import Record
 
 
@@ -67,8 +69,8 @@ class Alone(Callback):
 
 
 class BestModelFolder(Callback):
-    """Writes the model folder whenever validation BLEU is the best so far, and better than that of
-    the model that an earlier session chose at its end.
+    """Writes the model folder whenever a validation is the best so far, and better than that of the
+    model that an earlier session chose at its end.
 
     So the best model is always there, except while it is being written, even if the run is killed.
     A run that is interrupted before its first validation leaves the model as it is then.
@@ -76,18 +78,18 @@ class BestModelFolder(Callback):
 
     def __init__(self, folder: Path, record: Record) -> None:
         self.folder, self.record = folder, record
-        self.best: float | None = None
+        self.best: Quality | None = None
         """Of all validations."""
         self.chosen = -math.inf
-        """BLEU of the model that an earlier session chose at its end, perhaps a mean."""
+        """The rank of the model that an earlier session chose at its end, perhaps a mean."""
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.sanity_checking:
             return
-        bleu = float(trainer.callback_metrics["val_bleu"])
-        if self.best is None or bleu > self.best:
-            self.best = bleu
-            if bleu > self.chosen:
+        found = validated(trainer)
+        if self.best is None or found.rank > self.best.rank:
+            self.best = found
+            if found.rank > self.chosen:
                 self._save(trainer, module)
 
     def on_exception(
@@ -115,16 +117,18 @@ class BestModelFolder(Callback):
             check_yardstick(now, checkpoint, str(trainer.ckpt_path))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
+        bleu, perplexity = self.best or (None, None)
+        return {"best": bleu, "perplexity": perplexity}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best = state_dict["best"]
+        bleu = state_dict["best"]
+        self.best = None if bleu is None else Quality(bleu, state_dict.get("perplexity", math.inf))
 
     def _save(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
         kind = "last step" if self.best is None else "best checkpoint"
-        model = module.saved_model()
-        self.save(trainer, module, model, kind, [trainer.global_step], self.best)
+        model, bleu = module.saved_model(), None if self.best is None else self.best.bleu
+        self.save(trainer, module, model, kind, [trainer.global_step], bleu)
 
     @rank_zero_only
     def save(
@@ -188,7 +192,7 @@ class LastValidation(Callback):
 
 
 class Patience(EarlyStopping):
-    """Stops after `count` validations without a better BLEU, also where an earlier session, with
+    """Stops after `count` validations without a better one, also where an earlier session, with
     another patience, has seen some or all of them."""
 
     def __init__(self, count: int) -> None:
@@ -197,6 +201,13 @@ class Patience(EarlyStopping):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict({**state_dict, "patience": self.patience})
 
+    def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        rank = torch.tensor(validated(trainer).rank, dtype=torch.float64)
+        stops, _ = self._evaluate_stopping_criteria(rank)
+        trainer.should_stop = trainer.should_stop or stops
+
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.wait_count >= self.patience:
             trainer.should_stop = True
@@ -204,8 +215,8 @@ class Patience(EarlyStopping):
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if self.wait_count >= self.patience:
             rank_zero_info(
-                f"stopped at step {trainer.global_step}: no better BLEU in {self.wait_count} "
-                f"validations in a row (training.patience={self.patience})"
+                f"stopped at step {trainer.global_step}: no better validation in "
+                f"{self.wait_count} in a row (training.patience={self.patience})"
             )
 
 

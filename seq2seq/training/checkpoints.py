@@ -18,6 +18,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from seq2seq.errors import ConfigError, disk_of
 from seq2seq.memory import ran_out
 from seq2seq.model_folder import CONFIG, SavedModel
+from seq2seq.training.quality import validated
 
 FOLDER = "checkpoints"
 LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.4f}"
@@ -49,7 +50,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class KeptCheckpoints(ModelCheckpoint):
-    """Keeps the checkpoints whose `monitor` is highest, in the folder of a run.
+    """Keeps the checkpoints whose `monitor` is highest, in the folder of a run; of BLEU, the better
+    ones.
 
     Of the files that a checkpoint remembers only those in this folder count, so a run may have been
     moved, and may go on with fewer to keep. When it goes on, other files of such names are removed:
@@ -105,6 +107,12 @@ class KeptCheckpoints(ModelCheckpoint):
                 "kth_best_model_path": worst,
                 "kth_value": scores[worst],
             }
+
+    def _monitor_candidates(self, trainer: Trainer) -> dict[str, torch.Tensor]:
+        found = super()._monitor_candidates(trainer)
+        if "val_bleu" in found:  # as a rank, which names the same BLEU
+            found["val_bleu"] = torch.tensor(validated(trainer).rank, dtype=torch.float64)
+        return found
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

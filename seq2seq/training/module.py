@@ -296,28 +296,29 @@ class TranslationModule(pl.LightningModule):
 
     def validation_step(self, batch: TextBatch, batch_index: int) -> dict[str, Any]:
         """Also the loss with other sources, which should be worse."""
-        loss, tokens = self._validation_loss(batch.batch), batch.batch.tokens
+        loss, tokens = self.loss_of(self.network, batch.batch), batch.batch.tokens
         self.validation_loss.update(loss / tokens, weight=tokens)
         hypotheses = self.translator.translate(numbered(batch))
         self.validation_bleu.update(hypotheses, [[pair.tgt] for pair in batch.pairs])
         return {
             "loss": loss,
-            "other_loss": self._validation_loss(with_other_sources(batch.batch)),
+            "other_loss": self.loss_of(self.network, with_other_sources(batch.batch)),
             "tokens": tokens,
             "translations": hypotheses,
         }
 
-    def _validation_loss(self, batch: Batch) -> Tensor:
-        """Sum over target tokens; of halves, where the whole does not fit into memory."""
-        loss = attempt(partial(self._whole_validation_loss, batch))
+    def loss_of(self, network: Transformer, batch: Batch) -> Tensor:
+        """Summed over target tokens, without label smoothing; of halves, where the whole does not
+        fit into memory."""
+        loss = attempt(partial(self._whole_validation_loss, network, batch))
         if loss is not None:
             return loss
         if len(batch.src) == 1:
             raise ConfigError(too_large(batch, "take it out of data.validation"))
-        return torch.stack([self._validation_loss(half) for half in halves(batch)]).sum()
+        return torch.stack([self.loss_of(network, half) for half in halves(batch)]).sum()
 
-    def _whole_validation_loss(self, batch: Batch) -> Tensor:
-        logits, said = token_logits(self.network, batch)
+    def _whole_validation_loss(self, network: Transformer, batch: Batch) -> Tensor:
+        logits, said = token_logits(network, batch)
         return cross_entropy_sum(logits, said[: batch.tokens])
 
     def on_validation_epoch_end(self) -> None:

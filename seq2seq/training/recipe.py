@@ -32,7 +32,7 @@ class Recipe:
     dropout: Dropout = field(default_factory=Dropout)
     """Dropout rates."""
     patience: int = 10
-    """Validations without a better BLEU before training stops early."""
+    """Validations without a better one before training stops early."""
     keep_last: int = 5
     """Checkpoints of the last validations that stay, for resuming and averaging."""
     keep_best: int = 5

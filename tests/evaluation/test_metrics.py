@@ -5,7 +5,7 @@ import sacrebleu
 from sacrebleu.metrics import bleu as sacrebleu_bleu
 
 from seq2seq.errors import ConfigError, CorpusError
-from seq2seq.evaluation.metrics import METRICS, Score, bleu, check_tokenizer, evaluate
+from seq2seq.evaluation.metrics import METRICS, Score, bleu, check_tokenizer, doubt, evaluate
 
 HYPOTHESES = ["the small cat sat on the mat.", "it rains", "", "Nobody saw them leave at night."]
 FIRST = ["the little cat sat on the mat.", "It is raining.", "Go on!", "Nobody saw them leave."]
@@ -31,6 +31,24 @@ def test_a_score_prints_its_name_two_decimals_and_the_signature() -> None:
 def test_the_bleu_signature_names_references_case_tokenizer_smoothing_and_version() -> None:
     expected = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     assert bleu(HYPOTHESES, [FIRST]).signature == expected
+
+
+@pytest.mark.parametrize(
+    ("references", "lang"),
+    [
+        (["it rains", "no, it", ""], "en"),
+        (["it rains", "no, it rains"], "en"),
+        (["你好吗", "你好"], "zh"),
+        (["你好吗", "你好吗。"], "zh"),
+    ],
+)
+def test_bleu_is_doubted_where_perfect_translations_get_nothing(
+    references: list[str], lang: str
+) -> None:
+    nothing = sacrebleu.corpus_bleu(
+        references, [references], tokenize="zh" if lang == "zh" else "13a"
+    )
+    assert ("no reference has the 4 tokens" in doubt(references, lang)) == (nothing.score == 0)
 
 
 def test_bleu_without_a_common_4_gram_is_smoothed_not_zero() -> None:

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Timer
 from small_runs import Run, settings, validated_after
 
 from seq2seq.training.callbacks import Branch, Patience
-from seq2seq.training.checkpoints import LAST, KeptCheckpoints
+from seq2seq.training.checkpoints import BEST, LAST, KeptCheckpoints, step_of
 from seq2seq.training.ema import ExponentialMovingAverage
 
 KEPT = {"training__keep_last": 2, "training__keep_best": 2, "training__lr": 0.01}
@@ -80,6 +80,37 @@ def test_of_what_a_checkpoint_remembers_the_best_that_are_in_the_folder_are_kept
         assert states == ({kept.state_key: expected} if left else {})
         for path in tmp_path.iterdir():
             path.unlink()
+
+
+def test_of_equal_bleu_the_lower_perplexity_is_better_for_what_is_kept_and_for_patience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, patience = KeptCheckpoints(tmp_path, BEST, "val_bleu", 2), Patience(2)
+    monkeypatch.setattr(kept, "_save_checkpoint", lambda *_: None)
+    monkeypatch.setattr(kept, "_remove_checkpoint", lambda *_: None)
+    measured = [(0.0, 50.0), (0.0, 40.0), (0.5, 60.0), (0.0, 30.0), (0.5, 70.0), (0.5, 55.0)]
+    trainer: Any = SimpleNamespace(
+        current_epoch=0,
+        fast_dev_run=False,
+        should_stop=False,
+        ckpt_path=None,
+        strategy=SimpleNamespace(reduce_boolean_decision=lambda decision: decision),
+    )
+    waited, stayed = [], []
+    for step, (bleu, perplexity) in enumerate(measured):
+        trainer.global_step = step
+        trainer.callback_metrics = {
+            "val_bleu": torch.tensor(bleu),
+            "val_ppl": torch.tensor(perplexity),
+        }
+        kept._save_topk_checkpoint(trainer, kept._monitor_candidates(trainer))
+        patience._run_early_stopping_check(trainer)
+        waited.append(patience.wait_count)
+        stayed.append(sorted(step_of(Path(path)) for path in kept.best_k_models))
+    assert stayed == [[0], [0, 1], [1, 2], [2, 3], [2, 4], [2, 5]]
+    assert Path(kept.best_model_path).name == "best-step=5-bleu=0.5000.ckpt"
+    assert waited == [0, 0, 0, 1, 2, 0]
+    assert trainer.should_stop
 
 
 def test_a_run_that_no_validation_has_judged_may_get_one(corpus: Path, run: Run) -> None:
@@ -180,7 +211,7 @@ def test_patience_is_that_of_this_session_with_all_that_was_seen_and_says_that_i
         """Whether the last session says so, with its patience."""
         said, waited = caplog.text, step // 4 - 1
         caplog.clear()
-        count = f"no better BLEU in {waited} validations in a row (training.patience={waited})"
+        count = f"no better validation in {waited} in a row (training.patience={waited})"
         return f"stopped at step {step}: {count}" in said
 
     # The first validation is the best.

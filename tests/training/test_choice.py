@@ -1,6 +1,7 @@
 """The model that a finished run keeps is the best of its candidates."""
 
 import json
+import math
 import random
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from seq2seq.training.callbacks import BestModelFolder
 from seq2seq.training.checkpoints import FOLDER
 from seq2seq.training.choice import ModelChoice
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.quality import Quality
 from seq2seq.translator import Translator
 
 Weights = dict[str, Tensor]
@@ -82,7 +84,7 @@ class Watched(BestModelFolder):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, cast(Any, None))
-        self.saved = list[tuple[int, float | None]]()
+        self.saved = list[tuple[int, Quality | None]]()
 
     def _save(self, trainer: Any, module: Any) -> None:
         self.saved.append((trainer.global_step, self.best))
@@ -92,18 +94,22 @@ def test_the_folder_is_written_at_each_validation_that_is_better_than_all_before
     tmp_path: Path,
 ) -> None:
     stored, module = Watched(tmp_path), cast(Any, None)
-    for step, score in enumerate((9.0, 1.0, 3.0, 3.0, 2.0, 4.0)):
+    measured = [(9, 8), (0, 50), (0, 40), (3, 20), (3, 20), (3, math.nan), (2, 8), (3, 9), (4, 90)]
+    for step, (score, perplexity) in enumerate(measured):
         trainer: Any = SimpleNamespace(
             sanity_checking=step == 0,  # before the training
             global_step=step,
-            callback_metrics={"val_bleu": torch.tensor(score)},
+            callback_metrics={
+                "val_bleu": torch.tensor(float(score)),
+                "val_ppl": torch.tensor(float(perplexity)),
+            },
         )
         stored.on_validation_end(trainer, module)
-    assert stored.saved == [(1, 1.0), (2, 3.0), (5, 4.0)]
+    assert stored.saved == [(step, measured[step]) for step in (1, 2, 3, 7, 8)]
 
 
 @pytest.mark.parametrize(
-    ("error", "best", "step", "written"),
+    ("error", "bleu", "step", "written"),
     [
         (None, None, 1, True),
         (None, 2.5, 9, False),
@@ -115,10 +121,10 @@ def test_the_folder_is_written_at_each_validation_that_is_better_than_all_before
     ],
 )
 def test_where_no_validation_has_chosen_a_model_that_of_the_last_step_is_written(
-    tmp_path: Path, error: BaseException | None, best: float | None, step: int, written: bool
+    tmp_path: Path, error: BaseException | None, bleu: float | None, step: int, written: bool
 ) -> None:
     stored, module = Watched(tmp_path), cast(Any, None)
-    stored.best = best
+    stored.best = best = None if bleu is None else Quality(bleu)
     trainer: Any = SimpleNamespace(global_step=step)
     if error is None:
         stored.on_fit_end(trainer, module)
@@ -156,6 +162,7 @@ def test_the_best_of_the_candidates_is_kept_whichever_it_is(corpus: Path, run: R
             minus if last else bad,
             weights=good if averaged else bad,
             best=known,  # of BestModelFolder
+            perplexity=math.inf,
             best_model_score=torch.tensor(known),  # of the best checkpoints
         )
         planted = {path: path.read_bytes() for path in Path("run/checkpoints").iterdir()}
@@ -185,7 +192,13 @@ def test_a_run_that_goes_on_after_its_end_has_the_model_that_it_kept_until_there
     kept = {**table(corpus / "run")[1], "val_bleu": score, "kept": True}
     Path("run/candidates.jsonl").write_text(json.dumps(kept))
     good, none = weights_of("run"), torch.tensor(-1.0)
-    plant(Path("run/checkpoints/step=12.ckpt"), apart(good, 1), best=-1.0, best_model_score=none)
+    plant(
+        Path("run/checkpoints/step=12.ckpt"),
+        apart(good, 1),
+        best=-1.0,
+        perplexity=math.inf,
+        best_model_score=none,
+    )
     more = settings(**{**STILL, "trainer__max_steps": 16})
     assert run("fit", *more, "--ckpt_path", "last") == 0
     rows = [row for row in table(corpus / "run") if row["steps"] == kept["steps"]]
@@ -213,12 +226,12 @@ def test_a_run_that_goes_on_writes_each_model_that_is_better_than_the_one_that_i
         is_global_zero=True,
         sanity_checking=False,
         global_step=5,
-        callback_metrics={"val_bleu": torch.tensor(1.0)},
+        callback_metrics={"val_bleu": torch.tensor(1.0), "val_ppl": torch.tensor(9.0)},
     )
     choice, checkpoint = ModelChoice(table, stored, none, none, None), {"global_step": 4}
     choice.on_load_checkpoint(trainer, none, checkpoint)
     stored.on_validation_end(trainer, none)
-    assert stored.saved == [(5, 1.0)] * saved
+    assert stored.saved == [(5, (1.0, 9.0))] * saved
 
 
 def test_a_model_that_was_taken_away_is_chosen_anew(corpus: Path, run: Run) -> None:
@@ -270,22 +283,24 @@ def test_a_best_model_whose_checkpoint_is_damaged_or_gone_stays_in_its_folder(
         return {path.name: path.stat().st_mtime_ns for path in Path("run/model").iterdir()}
 
     assert run("fit", *settings(**STILL)) == 0
-    before, known = model(), table(corpus / "run")[0]["val_bleu"]
+    before, known = model(), table(corpus / "run")[0]
     best = next(Path("run/checkpoints").glob("best-step=4-*.ckpt"))
     best.write_bytes(b"cut short")
-    for score in (known, known + 1):
+    for score in (known["val_bleu"], known["val_bleu"] + 1):
         assert run("fit", *settings(**STILL), "--ckpt_path", "last") == 0
         first, *_ = table(corpus / "run")
         assert first == {
             "model": "best checkpoint",
             "steps": [],
             "val_bleu": score,
+            "val_ppl": known["val_ppl"],
             "kept": True,
         }
         assert model() == before
         # That of step 8 is whole, but not as good.
         best.unlink(missing_ok=True)
-        plant(Path("run/checkpoints/step=12.ckpt"), weights_of("run"), best=known + 1)
+        better = known["val_bleu"] + 1
+        plant(Path("run/checkpoints/step=12.ckpt"), weights_of("run"), best=better)
 
 
 @pytest.mark.parametrize("limit", [2, 0.5])
@@ -294,8 +309,10 @@ def test_candidates_are_scored_as_in_a_validation_of_some_batches_and_low_precis
 ) -> None:
     part = {"data__batch_tokens": 64, "trainer__limit_val_batches": limit}
     assert run("fit", *settings(**STILL, **part, trainer__precision="bf16-mixed")) == 0
-    scores = [row["val_bleu"] for row in table(corpus / "run")]  # the first is that of a validation
+    rows = table(corpus / "run")  # the first is that of a validation
+    scores, perplexities = ([row[name] for row in rows] for name in ("val_bleu", "val_ppl"))
     assert scores == [scores[0]] * 4
+    assert perplexities == pytest.approx([perplexities[0]] * 4)
     assert scores[0] > 0
     assert measured("run") != pytest.approx(scores[0], rel=1e-3)
 

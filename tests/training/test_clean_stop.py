@@ -97,7 +97,7 @@ def test_a_run_that_is_stopped_while_candidates_are_scored_says_where_it_stands_
     caplog.set_level("INFO")
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        patch.setattr(choice, "_validation_bleu", lambda *_: signal.raise_signal(number))
+        patch.setattr(choice, "_validate", lambda *_: signal.raise_signal(number))
         with pytest.raises(SystemExit) as stopped:
             run("fit", *settings())
     assert stopped.value.code == 128 + number

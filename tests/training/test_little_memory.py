@@ -9,6 +9,7 @@ from small_runs import Run, metrics, settings
 from torch import Tensor
 
 from seq2seq.data.batch import Batch
+from seq2seq.nn.transformer import Transformer
 from seq2seq.training.learner import Learner
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.parts import positions
@@ -20,10 +21,10 @@ def test_a_validation_batch_beyond_the_memory_is_halved_until_it_fits(
 ) -> None:
     whole = TranslationModule._whole_validation_loss
 
-    def tight(self: TranslationModule, batch: Batch) -> Tensor:
+    def tight(self: TranslationModule, network: Transformer, batch: Batch) -> Tensor:
         if len(batch.src) > 9:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(self, batch)
+        return whole(self, network, batch)
 
     assert run("fit", *settings(run="free")) == 0
     monkeypatch.setattr(TranslationModule, "_whole_validation_loss", tight)

@@ -39,7 +39,8 @@ def test_a_batch_costs_what_its_sentences_cost_alone(r_drop: float) -> None:
     loss = Learner(module.network, module.recipe, 1, Tensor.backward).loss(batch)
     torch.testing.assert_close(loss.detach(), whole.detach())
     torch.testing.assert_close(torch.autograd.grad(loss, weights), expected)
-    torch.testing.assert_close(module._validation_loss(batch), alone(module, label_smoothing=0.0))
+    validated = module.loss_of(module.network, batch)
+    torch.testing.assert_close(validated, alone(module, label_smoothing=0.0))
 
 
 def alone(module: TranslationModule, label_smoothing: float) -> torch.Tensor:
