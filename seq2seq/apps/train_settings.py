@@ -11,6 +11,7 @@ from jsonargparse import Namespace
 from pytorch_lightning.callbacks import (
     BatchSizeFinder,
     Callback,
+    EarlyStopping,
     GradientAccumulationScheduler,
     LearningRateFinder,
     StochasticWeightAveraging,
@@ -194,7 +195,7 @@ def _check_interval(settings: Namespace) -> None:
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Raise ConfigError for one of Lightning's that gives wrong numbers here."""
+    """Raise ConfigError for one of Lightning's that does not do here what it promises."""
     for callback in callbacks:
         for kind, instead in INSTEAD.items():
             if isinstance(callback, kind):
@@ -202,6 +203,12 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
                     f"trainer.callbacks: {type(callback).__name__} does not work with this "
                     f"training; use {instead}."
                 )
+        if isinstance(callback, EarlyStopping) and callback._check_on_train_epoch_end:
+            raise ConfigError(
+                "trainer.callbacks: EarlyStopping with check_on_train_epoch_end=True would end the "
+                "run with steps that are not validated, nor in a checkpoint; leave it out, so that "
+                "it looks at each validation."
+            )
 
 
 def check_validates(settings: Namespace) -> None:

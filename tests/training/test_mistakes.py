@@ -441,6 +441,13 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             },
             r"`mode` can be min, max, got most$",
         ),
+        (
+            {
+                "trainer__callbacks": "{class_path: EarlyStopping, "
+                "init_args: {monitor: val_ppl, check_on_train_epoch_end: true}}"
+            },
+            r"callbacks: EarlyStopping with check_on_train_epoch_end=True .* leave it out",
+        ),
         ({"trainer__strategy": "fsdp"}, r"trainer\.strategy=fsdp .* use ddp"),
         ({"trainer__strategy": "deepspeed_stage_2"}, r"strategy=deepspeed_stage_2 .* use ddp"),
         ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
