@@ -14,12 +14,14 @@ from pytorch_lightning.callbacks import (
     EarlyStopping,
     GradientAccumulationScheduler,
     LearningRateFinder,
+    LearningRateMonitor,
+    ModelCheckpoint,
     StochasticWeightAveraging,
     Timer,
     WeightAveraging,
 )
 
-from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
+from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share, one_of
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError, ModelFolderError
@@ -51,6 +53,17 @@ INSTEAD: dict[type[Callback], str] = {
 }
 """What to use instead of callbacks that train on their own, count steps otherwise, or store other
 weights than a run validates, and of one that the trainer makes itself."""
+LOGGED = (
+    "loss",
+    "grad_norm",
+    "lr",
+    "tokens_per_second",
+    "padding",
+    "val_bleu",
+    "val_ppl",
+    "val_source_gain",
+)
+"""What callbacks may monitor: what a run measures, by the names in its log."""
 SHARDED = ("fsdp", "deepspeed", "modelparallel", "model_parallel")
 """What names of strategies that shard the weights begin with."""
 
@@ -209,6 +222,26 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
                 "run with steps that are not validated, nor in a checkpoint; leave it out, so that "
                 "it looks at each validation."
             )
+    others = any(
+        isinstance(each, LearningRateMonitor)
+        or not type(each).__module__.startswith(("pytorch_lightning.", "seq2seq."))
+        for each in callbacks
+    )
+    if not others:  # which log what they like
+        _check_monitors(callbacks)
+
+
+def _check_monitors(callbacks: Sequence[Callback]) -> None:
+    """Raise ConfigError for one that waits for a number that no run logs."""
+    for callback in callbacks:
+        known = [*LOGGED]
+        if isinstance(callback, ModelCheckpoint):
+            known += ["epoch", "step"]
+        elif not (isinstance(callback, EarlyStopping) and callback.strict):
+            continue
+        if callback.monitor is not None:
+            setting = f"trainer.callbacks: {type(callback).__name__}: monitor"
+            one_of(setting, callback.monitor, known)
 
 
 def check_validates(settings: Namespace) -> None:

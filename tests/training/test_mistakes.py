@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 from full_disk import room_for
 from lightning_utilities.core.imports import RequirementCache
-from pytorch_lightning.callbacks import device_stats_monitor
+from pytorch_lightning.callbacks import (
+    Callback,
+    EarlyStopping,
+    ModelCheckpoint,
+    device_stats_monitor,
+)
 from pytorch_lightning.loggers import wandb
 from small_runs import Run, settings
 
+from seq2seq.apps.train_settings import check_callbacks
 from seq2seq.data.dataset import TrainingBatches
+from seq2seq.errors import ConfigError
 
 
 @pytest.fixture
@@ -448,6 +455,18 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             },
             r"callbacks: EarlyStopping with check_on_train_epoch_end=True .* leave it out",
         ),
+        (
+            {
+                "trainer__callbacks": "[{class_path: EarlyStopping, "
+                "init_args: {monitor: val_bleu, mode: max}}, "
+                "{class_path: EarlyStopping, init_args: {monitor: val_loss}}]"
+            },
+            r"EarlyStopping: monitor=val_loss is unknown; choose one of loss, .*, val_ppl, ",
+        ),
+        (
+            {"trainer__callbacks": "{class_path: ModelCheckpoint, init_args: {monitor: val_acc}}"},
+            r"ModelCheckpoint: monitor=val_acc is unknown; choose one of loss, .*, epoch, step\.",
+        ),
         ({"trainer__strategy": "fsdp"}, r"trainer\.strategy=fsdp .* use ddp"),
         ({"trainer__strategy": "deepspeed_stage_2"}, r"strategy=deepspeed_stage_2 .* use ddp"),
         ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
@@ -478,6 +497,17 @@ def test_settings_that_cannot_be_are_one_line(
     error = capsys.readouterr().err
     assert re.search(rf"(?m)^error: .*{said}", error)
     assert "Traceback" not in error
+
+
+def test_a_number_that_may_be_missing_or_that_a_callback_of_ones_own_logs_may_be_monitored() -> None:
+    class Mine(Callback):
+        """Logs what is its own."""
+
+    named = EarlyStopping("mine")
+    check_callbacks([Mine(), named])
+    check_callbacks([ModelCheckpoint(), EarlyStopping("mine", strict=False)])
+    with pytest.raises(ConfigError, match="monitor=mine"):
+        check_callbacks([named])
 
 
 def test_a_library_that_a_logger_or_callback_lacks_is_named_in_one_line(

@@ -20,6 +20,7 @@ import torch
 from small_runs import Run, metrics, settings
 
 from seq2seq.apps.train_parser import with_settings_of_run
+from seq2seq.apps.train_settings import LOGGED
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
@@ -51,8 +52,9 @@ def test_fit_leaves_config_logs_checkpoints_and_the_best_model(corpus: Path, run
     assert {"step=4.ckpt", "step=8.ckpt"} < set(names)
     assert any(name.startswith("best-step=") for name in names)
     logged = metrics(folder)
-    for column in ("loss", "lr", "grad_norm", "tokens_per_second", "val_bleu", "val_ppl"):
+    for column in LOGGED:
         assert any(row[column] for row in logged), column
+    assert logged[0].keys() == {*LOGGED, "epoch", "step"}
     assert list((folder / "logs" / "version_0").glob("events.out.tfevents.*"))
     load_model(folder)
 
