@@ -60,7 +60,8 @@ class Trial(NamedTuple):
             goes_on = ["--ckpt_path", "last"] if has_checkpoint(self.run) else []
             return [*fit, "--seed_everything", str(self.seed), *goes_on]
         if not done(self.run, "test").exists():
-            return ["test", "--config", str(self.run / "config.yaml")]
+            # The folder may have been copied since its configuration was written.
+            return ["test", "--config", str(self.run / "config.yaml"), "--run", str(self.run)]
         return []
 
 

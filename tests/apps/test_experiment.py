@@ -16,6 +16,7 @@ from statistics import mean, stdev
 from threading import Thread
 
 import pytest
+import yaml
 from test_export import save_tiny_model
 
 from seq2seq.apps import trials
@@ -42,7 +43,7 @@ class FakeCommands:
     def __call__(self, command: list[str]) -> int:
         verb = command[3]
         given = dict(zip(command[4::2], command[5::2], strict=True))
-        run = Path(given.get("--run") or Path(given["--config"]).parent)
+        run = Path(given.get("--run") or yaml.safe_load(Path(given["--config"]).read_text())["run"])
         name = f"{verb} {run.parent.name} {run.name[5:]}"
         self.seen.append(name + " again" * ("--ckpt_path" in given))
         status = self.statuses.get(name, 0)
@@ -50,7 +51,9 @@ class FakeCommands:
             assert given["--seed_everything"] == run.name[5:]
             (run / "checkpoints").mkdir(parents=True, exist_ok=True)
             (run / "checkpoints/step=4.ckpt").touch()
-            (run / "config.yaml").write_text("data: {test: {set: {src: a, tgt: b}}}")
+            (run / "config.yaml").write_text(
+                f"run: {run}\ndata: {{test: {{set: {{src: a, tgt: b}}}}}}\n"
+            )
         elif status == 0:
             self.test(run)
         return status
@@ -144,6 +147,18 @@ def test_the_report_has_mean_deviation_seeds_and_test(
     text = "".join(ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>")).itertext())
     assert f"{base['mean']:.2f} ± {base['deviation']:.2f}" in text
     assert "good against base" in text
+
+
+def test_what_was_trained_before_its_folder_was_moved_is_tested_where_it_is(
+    commands: FakeCommands,
+) -> None:
+    commands.statuses = {f"test {name} 1": 2 for name in ("base", "good")}
+    assert call("--seeds", "1") != 0
+    commands.statuses.clear()
+    Path("runs/experiment").rename("elsewhere")
+    assert call("--seeds", "1", "--output", "elsewhere") == 0
+    assert len(list(Path("elsewhere").glob("*/seed-1/test/set.json"))) == 2
+    assert not Path("runs/experiment").exists()
 
 
 def test_what_is_complete_is_not_done_again_and_seeds_may_be_added(commands: FakeCommands) -> None:
