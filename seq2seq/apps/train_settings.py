@@ -16,6 +16,7 @@ from pytorch_lightning.callbacks import (
     LearningRateFinder,
     LearningRateMonitor,
     ModelCheckpoint,
+    ModelPruning,
     StochasticWeightAveraging,
     Timer,
     WeightAveraging,
@@ -47,12 +48,13 @@ INSTEAD: dict[type[Callback], str] = {
     BatchSizeFinder: "data.batch_tokens",
     GradientAccumulationScheduler: "trainer.accumulate_grad_batches, the same in all epochs",
     LearningRateFinder: "short runs with several training.lr",
+    ModelPruning: "a smaller model, or seq2seq export --quantize",
     StochasticWeightAveraging: "training.ema",
     Timer: "trainer.max_time",
     WeightAveraging: "training.ema",
 }
-"""What to use instead of callbacks that train on their own, count steps otherwise, or store other
-weights than a run validates, and of one that the trainer makes itself."""
+"""What to use instead of callbacks that train on their own, count steps otherwise, change parameters
+or store other weights than a run validates, and of one that the trainer makes itself."""
 LOGGED = (
     "loss",
     "grad_norm",

@@ -472,6 +472,13 @@ def test_a_full_disk_is_one_line_that_names_the_file(
         ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
         ({"trainer__precision": "transformer-engine"}, r"transformer.engine"),
         (
+            {
+                "trainer__callbacks": "[{class_path: ModelPruning, "
+                "init_args: {pruning_fn: l1_unstructured}}]"
+            },
+            r"callbacks: ModelPruning .*; use a smaller model",
+        ),
+        (
             {"trainer__callbacks": "[{class_path: EMAWeightAveraging}]"},
             r"callbacks: EMAWeightAveraging .*training\.ema",
         ),
@@ -499,7 +506,9 @@ def test_settings_that_cannot_be_are_one_line(
     assert "Traceback" not in error
 
 
-def test_a_number_that_may_be_missing_or_that_a_callback_of_ones_own_logs_may_be_monitored() -> None:
+def test_a_number_that_may_be_missing_or_that_a_callback_of_ones_own_logs_may_be_monitored() -> (
+    None
+):
     class Mine(Callback):
         """Logs what is its own."""
 
