@@ -53,8 +53,9 @@ INSTEAD: dict[type[Callback], str] = {
     Timer: "trainer.max_time",
     WeightAveraging: "training.ema",
 }
-"""What to use instead of callbacks that train on their own, count steps otherwise, change parameters
-or store other weights than a run validates, and of one that the trainer makes itself."""
+"""What to use instead of callbacks that train on their own, count steps otherwise, put others in the
+place of parameters, or store other weights than a run validates, and of one that the trainer makes
+itself."""
 LOGGED = (
     "loss",
     "grad_norm",

@@ -179,7 +179,7 @@ def _read(table: Path) -> tuple[Scores, Scores]:
 def _validate(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> Quality:
     """As during the run, in the precision of the training."""
     translator, device = module.translator_of(model.network), trainer.strategy.root_device
-    bleu, loss = CorpusBLEU(model.tgt_lang).to(device), MeanMetric().to(device)
+    bleu, loss = CorpusBLEU(model.tgt_lang).to(device), MeanMetric("disable").to(device)
     loader, limit = module.data.val_dataloader(), trainer.limit_val_batches
     batches = limit if isinstance(limit, int) else int(len(loader) * limit)
     with trainer.precision_plugin.val_step_context():

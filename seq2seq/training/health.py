@@ -112,17 +112,23 @@ class Health(Callback):
             self._tell(trainer, exploding_gradients(max(finite), self._usual, recipe, bound))
             self._usual.append(median(finite))
 
-    def _stop_if_hopeless(self, trainer: pl.Trainer, module: TranslationModule) -> None:
-        """Before anything is written, or after a step that was skipped."""
-        broken = not all(weights.isfinite().all() for weights in module.network.parameters())
-        if not broken and self._in_a_row < IN_A_ROW:
+    def _stop_if_hopeless(
+        self, trainer: pl.Trainer, module: TranslationModule, validated: float = 0.0
+    ) -> None:
+        """Before anything is written, or after a step that was skipped. `validated` is the loss of
+        the validation before what is written."""
+        lost = "not finite (NaN or infinity)"
+        if not all(weights.isfinite().all() for weights in module.network.parameters()):
+            why = "the weights are not finite any more"
+        elif self._in_a_row >= IN_A_ROW:
+            why = (
+                f"the last {self._in_a_row} steps were skipped, because their loss or gradients "
+                f"were {lost}"
+            )
+        elif self._in_a_row and not math.isfinite(validated):
+            why = f"steps are skipped, and the validation loss is {lost}"
+        else:
             return
-        why = (
-            "the weights are not finite any more"
-            if broken
-            else f"the last {self._in_a_row} steps were skipped, because their loss or gradients "
-            f"were not finite (NaN or infinity)"
-        )
         go_on = "There is no checkpoint yet. Start anew"
         if last_checkpoints(Path(trainer.default_root_dir)):
             go_on = "The checkpoints are sound. Go on with --ckpt_path last, or start anew"
@@ -167,6 +173,7 @@ class Health(Callback):
         assert isinstance(module, TranslationModule)
         if trainer.sanity_checking:
             return
+        self._stop_if_hopeless(trainer, module, float(module.validation_loss.compute()))
         self.validations += 1
         early = self.validations < 2 or trainer.global_step <= module.recipe.warmup_steps
         parts = gathered((self._losses, self._translations))

@@ -81,7 +81,7 @@ class TranslationModule(pl.LightningModule):
         super().__init__()
         self.config, self.recipe, self.search = config, recipe, search
         self.seed, self.init_from, self.outputs = seed, init_from, Outputs(output)
-        self.validation_loss = MeanMetric()
+        self.validation_loss = MeanMetric(nan_strategy="disable")  # which stays NaN
         self.throughput = Throughput()
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""

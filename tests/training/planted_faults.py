@@ -47,6 +47,26 @@ class BrokenWeights(pl.Callback):
                 next(module.parameters()).view(-1)[-1] = torch.nan
 
 
+class HugeWeights(pl.Callback):
+    """All are finite after `step` steps, but no loss is."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_index: int,
+    ) -> None:
+        if trainer.global_step == self.step:
+            with torch.no_grad():
+                for weights in module.parameters():
+                    weights.fill_(1e30)
+
+
 class Parrot(pl.Callback):
     """The decoder does not look at its source, and always says one token."""
 

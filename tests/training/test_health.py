@@ -145,6 +145,17 @@ def test_broken_weights_stop_the_run_before_a_checkpoint_is_written(
     assert all(value.isfinite().all() for value in load_model("run").network.parameters())
 
 
+def test_finite_weights_that_give_no_loss_stop_the_run_before_they_are_written(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("fit", *with_faults(planted("HugeWeights", step=5))) == 2
+    error = capsys.readouterr().err
+    assert "stopped at step 8: steps are skipped, and the validation loss is not finite" in error
+    assert "The checkpoints are sound. Go on with --ckpt_path last" in error
+    assert {path.name for path in (corpus / "run/checkpoints").glob("step=*")} == {"step=4.ckpt"}
+    assert all(value.abs().max() < 1e9 for value in load_model("run").network.parameters())
+
+
 @pytest.mark.parametrize(
     ("fault", "changes", "step"),
     [
