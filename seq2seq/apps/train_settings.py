@@ -53,9 +53,8 @@ INSTEAD: dict[type[Callback], str] = {
     Timer: "trainer.max_time",
     WeightAveraging: "training.ema",
 }
-"""What to use instead of callbacks that train on their own, count steps otherwise, put others in the
-place of parameters, or store other weights than a run validates, and of one that the trainer makes
-itself."""
+"""What to use instead of callbacks that train on their own, count steps otherwise, replace weights,
+or store other weights than a run validates, and of one that the trainer makes itself."""
 LOGGED = (
     "loss",
     "grad_norm",
@@ -210,8 +209,9 @@ def _check_interval(settings: Namespace) -> None:
         )
 
 
-def check_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Raise ConfigError for one of Lightning's that does not do here what it promises."""
+def check_callbacks(callbacks: Sequence[Callback], kept: Path) -> None:
+    """Raise ConfigError for one of Lightning's that does not do here what it promises. `kept` is
+    the folder of the run's own checkpoints."""
     for callback in callbacks:
         for kind, instead in INSTEAD.items():
             if isinstance(callback, kind):
@@ -219,6 +219,12 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
                     f"trainer.callbacks: {type(callback).__name__} does not work with this "
                     f"training; use {instead}."
                 )
+        folder = callback.dirpath if isinstance(callback, ModelCheckpoint) else None
+        if folder is not None and Path(folder).resolve() == kept.resolve():
+            raise ConfigError(
+                f"trainer.callbacks: {type(callback).__name__}: dirpath={folder} is for the "
+                f"checkpoints that the run itself keeps and removes; choose another folder."
+            )
         if isinstance(callback, EarlyStopping) and callback._check_on_train_epoch_end:
             raise ConfigError(
                 "trainer.callbacks: EarlyStopping with check_on_train_epoch_end=True would end the "

@@ -467,6 +467,13 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             {"trainer__callbacks": "{class_path: ModelCheckpoint, init_args: {monitor: val_acc}}"},
             r"ModelCheckpoint: monitor=val_acc is unknown; choose one of loss, .*, epoch, step\.",
         ),
+        (
+            {
+                "trainer__callbacks": "{class_path: ModelCheckpoint, "
+                "init_args: {dirpath: ./run/checkpoints, every_n_train_steps: 2}}"
+            },
+            r"ModelCheckpoint: dirpath=/.*/run/checkpoints is for .*; choose another folder",
+        ),
         ({"trainer__strategy": "fsdp"}, r"trainer\.strategy=fsdp .* use ddp"),
         ({"trainer__strategy": "deepspeed_stage_2"}, r"strategy=deepspeed_stage_2 .* use ddp"),
         ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
@@ -513,10 +520,10 @@ def test_a_number_that_may_be_missing_or_that_a_callback_of_ones_own_logs_may_be
         """Logs what is its own."""
 
     named = EarlyStopping("mine")
-    check_callbacks([Mine(), named])
-    check_callbacks([ModelCheckpoint(), EarlyStopping("mine", strict=False)])
+    check_callbacks([Mine(), named], Path("kept"))
+    check_callbacks([ModelCheckpoint(), EarlyStopping("mine", strict=False)], Path("kept"))
     with pytest.raises(ConfigError, match="monitor=mine"):
-        check_callbacks([named])
+        check_callbacks([named], Path("kept"))
 
 
 def test_a_library_that_a_logger_or_callback_lacks_is_named_in_one_line(
