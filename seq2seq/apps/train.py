@@ -43,6 +43,7 @@ from seq2seq.apps.train_settings import (
     follow_origin,
     follow_subwords,
     named,
+    warn_of_other_languages,
 )
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError, ModelFolderError, UserError
@@ -217,6 +218,8 @@ class TranslationCLI(LightningCLI):
             self._origin = settings.data.subwords_from = str(origin)
             for side, code in zip(("src_lang", "tgt_lang"), codes, strict=True):
                 settings.data[side] = settings.data[side] or code
+            if self.subcommand == "fit":
+                warn_of_other_languages(settings.data, codes, settings.init_from)
 
     def instantiate_classes(self) -> None:
         check_corpora(self.config[self.subcommand].data)

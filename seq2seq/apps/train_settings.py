@@ -21,12 +21,14 @@ from pytorch_lightning.callbacks import (
     Timer,
     WeightAveraging,
 )
+from pytorch_lightning.utilities import rank_zero_warn
 
 from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share, one_of
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.model_folder import find_subwords
+from seq2seq.text.scripts import language_of
 
 VALIDATED_EVERY = 1000
 """Steps, where no setting says otherwise."""
@@ -288,6 +290,22 @@ def check_subwords(wanted: str | None, init_from: str) -> None:
         raise ConfigError(
             f"data.subwords_from={wanted} holds other subwords than init_from={init_from}, whose "
             f"weights are of no use with those; leave it out."
+        )
+
+
+def warn_of_other_languages(data: Namespace, codes: Sequence[str], init_from: str) -> None:
+    """Of subwords that were trained for each language alone, where the model that a fit starts from
+    was trained for others, as far as both say. Joint subwords know both, whichever is the source.
+    """
+    wanted = data.src_lang, data.tgt_lang
+    src, tgt = find_subwords(data.subwords_from)
+    if src.fingerprint == tgt.fingerprint or not all((*wanted, *codes)):
+        return
+    if list(map(language_of, wanted)) != list(map(language_of, codes)):
+        rank_zero_warn(
+            f"init_from={init_from} was trained from {codes[0]} to {codes[1]}, each with subwords "
+            f"of its own; here they have to do for {wanted[0]} to {wanted[1]}, whose words they "
+            f"may cut into many pieces."
         )
 
 

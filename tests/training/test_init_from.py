@@ -1,7 +1,11 @@
 """Fine-tuning: a fit that starts from another model, and what the model does not allow."""
 
+import re
 import shutil
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -9,10 +13,13 @@ import torch
 import yaml
 from small_runs import Run, settings
 
+from seq2seq.apps.train_settings import warn_of_other_languages
+from seq2seq.config import ModelConfig, SubwordConfig
 from seq2seq.model_facts import load_provenance
-from seq2seq.model_folder import load_model
+from seq2seq.model_folder import SavedModel, load_model, save_model
+from seq2seq.nn.transformer import Transformer
 from seq2seq.text.piece_order import SPECIAL
-from seq2seq.text.subwords import SPACE
+from seq2seq.text.subwords import SPACE, Subwords, train_subwords
 from seq2seq.training.module import TranslationModule
 
 
@@ -54,6 +61,35 @@ def test_a_fit_starts_with_the_weights_subwords_and_languages_of_the_model(
     assert (second.src_lang, second.tgt_lang) == ("en", "fr")
     for old, new in zip(first.network.parameters(), second.network.parameters(), strict=True):
         assert torch.equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ("joint", "languages", "warned"),
+    [
+        (False, ("de", "en"), True),
+        (False, ("en-GB", "de"), False),
+        (False, ("en", ""), False),
+        (True, ("de", "en"), False),
+    ],
+)
+def test_subwords_of_each_language_alone_that_get_another_language_are_warned_of(
+    tmp_path: Path, joint: bool, languages: tuple[str, str], warned: bool
+) -> None:
+    lines = ["a small house", "the cat sat there", "on this mat"]
+    src, tgt = (
+        Subwords(train_subwords(text, SubwordConfig(byte_fallback=False), 30))
+        for text in (lines, lines if joint else [line[::-1] for line in lines])
+    )
+    sizes: dict[str, Any] = {"src_vocab_size": len(src), "tgt_vocab_size": len(tgt)}
+    network = Transformer(ModelConfig(**sizes, d_model=8, heads=2, tie="none"))
+    save_model(SavedModel(network, src, tgt, "en", "de"), tmp_path)
+    names = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        data: Any = SimpleNamespace(**names, subwords_from=str(tmp_path))
+        warn_of_other_languages(data, ("en", "de"), "old")
+    said = "init_from=old was trained from en to de, .* for de to en, "
+    assert [bool(re.match(said, str(each.message))) for each in seen] == [True] * warned
 
 
 def test_the_configuration_of_a_fit_from_a_model_tells_of_that_model(
