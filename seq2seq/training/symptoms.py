@@ -120,12 +120,13 @@ def ignored_source(true: float, other: float, recipe: Recipe) -> Symptom | None:
 
 
 def one_for_all(translations: Sequence[str], references: Sequence[str]) -> Symptom | None:
-    """More than half of the translations are one and the same, and not half of the references."""
+    """More than half of the translations are one and the same, and of the references not half, and
+    fewer by one in ten."""
     (same, count), (_, usual) = (
         Counter(texts).most_common(1)[0] for texts in (translations, references)
     )
     number = len(translations)
-    if not usual <= number / 2 < count:
+    if not usual <= number / 2 < count or (count - usual) / number <= 0.1:
         return None
     seen = f"{count} of {number} validation sentences get one and the same translation"
     return _degenerate("one-for-all", count / number, f"{seen}, {shortened(same)!r}")

@@ -132,10 +132,12 @@ def test_the_share_that_is_told_is_of_all_translations(fault: str, seen: str) ->
     assert re.match(f"50% of the validation translations {seen}", told)
 
 
-@pytest.mark.parametrize(("count", "told"), [(50, True), (51, False)])
-def test_references_may_say_one_thing_as_well(count: int, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("count", "same", "told"), [(50, 61, True), (50, 60, False), (51, 70, False), (50, 51, False)]
+)
+def test_references_may_say_one_thing_as_well(count: int, same: int, told: bool) -> None:
     references = ["A man."] * count + [f"Sentence {number}" for number in range(100 - count)]
-    translations = ["A cat."] * 60 + references[60:]
+    translations = ["A cat."] * same + references[same:]
     assert bool(degenerate_output(translations, references)) == told
 
 
