@@ -61,7 +61,9 @@ class Health(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
-        rate = no_learning_rate(module.recipe, trainer.estimated_stepping_batches)
+        tried = trainer.fast_dev_run  # type: ignore[attr-defined]  # whose few steps are no run
+        steps = math.inf if tried else trainer.estimated_stepping_batches
+        rate = no_learning_rate(module.recipe, steps)
         if rate is not None:
             self.told.pop(rate.name, None)  # depends on settings, which each session may change
         self._tell(trainer, rate)

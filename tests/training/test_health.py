@@ -323,6 +323,14 @@ def test_a_warm_up_longer_than_the_run_is_told_in_each_session(
     assert "training.warmup_steps=400 is more than the 50 steps" in log.text
 
 
+def test_a_dry_run_says_nothing_of_the_warm_up(
+    corpus: Path, run: Run, log: pytest.LogCaptureFixture
+) -> None:
+    dry = {"trainer__fast_dev_run": 2, "training__warmup_steps": 500}
+    assert run("fit", *settings(**dry)) == 0
+    assert "training.warmup_steps=500 is more than" not in log.text
+
+
 @pytest.mark.parametrize(("warmup", "sure"), [(1, 4), (4, 6)])
 def test_a_decoder_that_ignores_its_source_and_repeats_itself_is_told_once_it_is_not_early(
     corpus: Path, run: Run, log: pytest.LogCaptureFixture, warmup: int, sure: int
