@@ -103,7 +103,7 @@ def save_model(model: SavedModel, folder: Path) -> None:
         "tgt_lang": model.tgt_lang,
         "model": dataclasses.asdict(model.network.config),
     }
-    weights = {name: p.detach().cpu() for name, p in model.network.named_parameters()}
+    weights = _stored_weights(model.network)
     languages = model.src_lang, model.tgt_lang
     card = model_card(model.network.config, model.parameters, languages, model.provenance)
     try:
@@ -136,10 +136,15 @@ def holds(folder: Path, model: SavedModel) -> bool:
     same = ModelDescription(model.network.config, model.src_lang, model.tgt_lang)
     if (description, fingerprints) != (same, model.fingerprints):
         return False
-    weights = dict(model.network.named_parameters())
+    weights = _stored_weights(model.network)
     return weights.keys() == there.keys() and all(
-        torch.equal(weights[name].cpu(), there[name]) for name in weights
+        torch.equal(weights[name], there[name]) for name in weights
     )
+
+
+def _stored_weights(network: Transformer) -> dict[str, Tensor]:
+    """In fp32, whatever they were trained in."""
+    return {name: p.detach().cpu().float() for name, p in network.named_parameters()}
 
 
 def load_model(

@@ -20,7 +20,15 @@ from torch import Tensor
 from seq2seq.config import AttentionForm, Dropout, ModelConfig, SubwordConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.model_facts import load_facts
-from seq2seq.model_folder import SavedModel, find_model, load_model, load_subwords, save_model
+from seq2seq.model_folder import (
+    WEIGHTS,
+    SavedModel,
+    find_model,
+    holds,
+    load_model,
+    load_subwords,
+    save_model,
+)
 from seq2seq.nn import weights
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords, train_subwords
@@ -108,6 +116,16 @@ def test_saving_what_was_loaded_gives_the_same_bytes(folder: Path, tmp_path: Pat
     save_model(load_model(folder), tmp_path / "again")
     for name in FILES | FACTS:
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_weights_are_stored_in_fp32_whatever_they_were_trained_in(
+    folder: Path, tmp_path: Path
+) -> None:
+    model = load_model(folder)
+    model.network.double()
+    save_model(model, tmp_path / "copy")
+    assert (tmp_path / "copy" / WEIGHTS).read_bytes() == (folder / WEIGHTS).read_bytes()
+    assert holds(folder, model)
 
 
 def test_a_place_that_cannot_be_written_is_named(folder: Path) -> None:
