@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from seq2seq.errors import CorpusError
 from seq2seq.reports import attention_page
 from seq2seq.reports.heat_maps import Example
+from seq2seq.text.normalize import clean
 
 if TYPE_CHECKING:
     from seq2seq.second_look import AttentionMap
@@ -22,9 +23,9 @@ def check_number(what: str, sentences: int) -> None:
 
 
 def examples_of(sentences: Sequence[str], maps: Sequence["AttentionMap"]) -> list[Example]:
-    """What is drawn of each sentence."""
+    """What is drawn of each sentence; its controls, which no page may have, are spaces."""
     return [
-        Example(sentence, each.translation, each.src, each.tgt, each.weights.tolist())
+        Example(clean(sentence), each.translation, each.src, each.tgt, each.weights.tolist())
         for sentence, each in zip(sentences, maps, strict=True)
     ]
 

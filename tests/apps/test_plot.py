@@ -4,11 +4,13 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from seq2seq.apps.attention import MOST_SENTENCES, draw_attention
+from seq2seq.apps.attention import MOST_SENTENCES, draw_attention, examples_of
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SubwordConfig
 from seq2seq.model_folder import SavedModel, save_model
@@ -136,6 +138,16 @@ def test_heat_maps_take_no_more_threads_than_there_are_cores(
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_sentence_with_controls_has_a_page_that_can_be_read(tmp_path: Path) -> None:
+    seen: Any = SimpleNamespace(
+        translation="b", src=["a"], tgt=["b"], weights=torch.ones(1, 1, 1, 1)
+    )
+    page = draw_attention(examples_of(["a\x0b\x1b mat"], [seen]), tmp_path / "a.html")
+    assert isinstance(page, str)
+    (heading,) = ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>")).iter("h2")
+    assert "".join(heading.itertext()) == "1. a   mat"
 
 
 def test_letters_that_no_font_has_are_named(capsys: pytest.CaptureFixture[str]) -> None:
