@@ -68,7 +68,8 @@ LIBRARIES = {
                          "second_look pipeline workers translator training interop apps.train "
                          "evaluation.corpus_bleu",
     "torchmetrics":      "evaluation.corpus_bleu training",
-    "pytorch_lightning": "training apps.train apps.train_parser apps.train_settings",
+    "pytorch_lightning": "training apps.train apps.train_callbacks apps.train_parser "
+                         "apps.train_settings",
     "jsonargparse":      "apps.train apps.train_parser apps.train_settings",
     "sentencepiece":     "text",
     "google":            "interop.onnx",

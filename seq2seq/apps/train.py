@@ -27,11 +27,11 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 )
 
 from seq2seq.apps.new_folder import check_writable
+from seq2seq.apps.train_callbacks import check_callbacks
 from seq2seq.apps.train_parser import OneLineParser, refusal_of_class, with_settings_of_run
 from seq2seq.apps.train_settings import (
     VALIDATED_EVERY,
     check_average,
-    check_callbacks,
     check_corpora,
     check_groups,
     check_joint,

@@ -19,7 +19,7 @@ from pytorch_lightning.callbacks import (
 from pytorch_lightning.loggers import wandb
 from small_runs import Run, settings
 
-from seq2seq.apps.train_settings import check_callbacks
+from seq2seq.apps.train_callbacks import check_callbacks
 from seq2seq.data.dataset import TrainingBatches
 from seq2seq.errors import ConfigError
 

@@ -19,8 +19,8 @@ import pytest
 import torch
 from small_runs import Run, metrics, settings
 
+from seq2seq.apps.train_callbacks import LOGGED
 from seq2seq.apps.train_parser import with_settings_of_run
-from seq2seq.apps.train_settings import LOGGED
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
