@@ -16,7 +16,7 @@ from seq2seq.data.findings import SEVERITIES, CorpusReport, Example, Finding, Se
 from seq2seq.data.lengths import SideCount
 from seq2seq.data.normal import LIMITS, Limits, Normal, learn_normal
 from seq2seq.data.overlap import KINDS, Overlap
-from seq2seq.data.parting import Parting, find_parting
+from seq2seq.data.parting import Parting, find_parting, find_shifted, related
 from seq2seq.data.survey import (
     Fingerprints,
     Survey,
@@ -31,6 +31,8 @@ from seq2seq.text.subwords import Subwords
 
 EXAMPLES = 3
 """Shown of each finding."""
+RELATED_FROM = 1000
+"""Pairs; of fewer, too little may show that they translate each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ class _Inspection:
             if self._look(line, pair):
                 sources.add(fingerprint(pair.src))
         other = self.full - self.counts["duplicate"].count - sources.different()
-        findings = [*self._lines(parting), *self._findings(other)]
+        findings = [*self._lines(parting, track), *self._findings(other)]
         return CorpusReport(
             role=self.role,
             files=str(self.files),
@@ -202,19 +204,17 @@ class _Inspection:
                 return
             yield line
 
-    def _lines(self, parting: Parting | None) -> Iterator[Finding]:
+    def _lines(self, parting: Parting | None, track: Track) -> Iterator[Finding]:
         seen = self.seen
         if seen.src_lines == seen.tgt_lines:
+            yield from self._alignment(track)
             return
         difference = abs(seen.src_lines - seen.tgt_lines)
         says = f"the source has {seen.src_lines} lines, the target {seen.tgt_lines}; "
         if parting is None:
             says += "where the sides part is not clear"
         elif parting.shift:
-            says += (
-                f"the sides seem to part near line {parting.line}: from there on, line n of the "
-                f"source fits line n{parting.shift:+} of the target; inspected up to there"
-            )
+            says += f"{_shifted(parting)}; inspected up to there"
         elif parting.line == seen.pairs:
             says += f"they seem to fit up to line {parting.line}, where the shorter side ends"
         else:
@@ -227,3 +227,23 @@ class _Inspection:
             share=difference / max(seen.src_lines, seen.tgt_lines),
             examples=[],
         )
+
+    def _alignment(self, track: Track) -> Iterator[Finding]:
+        """Of sides with as many lines."""
+        pairs = whole_pairs(self.files, self.plan.languages)
+        blocks = find_shifted(track(pairs, f"{self.role}: aligning", self.seen.pairs))
+        if partings := list(filter(None, blocks)):
+            pairs_there = _Count(round(self.pairs * len(partings) / len(blocks)))
+            yield self._finding("misaligned", _shifted(partings[0]), pairs_there, spoils=0.05)
+        elif self.pairs >= RELATED_FROM and not related(self.seen.sample):
+            says = (
+                "nothing shows that line n of the source and line n of the target belong together"
+            )
+            yield self._finding("unrelated", says, _Count(self.pairs))
+
+
+def _shifted(parting: Parting) -> str:
+    return (
+        f"the sides seem to part near line {parting.line}: from there on, line n of the source "
+        f"fits line n{parting.shift:+} of the target"
+    )

@@ -1,4 +1,4 @@
-"""Where two files of different length stop translating each other line by line.
+"""Where two files stop translating each other line by line.
 
 Translations have similar lengths and share numbers, names and the final sign. Every STEP lines a
 block of both sides is compared as it stands and with one side shifted; the first block that a
@@ -7,18 +7,21 @@ shift fits clearly better lies behind the place, and the best cut before it is t
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from statistics import fmean, stdev
+from itertools import islice, tee
+from statistics import fmean
 
 STEP, BLOCK = 500, 300
 SHIFTS = 20
 """Lines tried in both directions, besides the difference of the line counts itself."""
 FARTHEST = 1000
 """A larger difference is not tried as a shift."""
+NEAR = [shift for shift in range(-SHIFTS, SHIFTS + 1) if shift]
 CLEARLY = 5.0
 """Standard errors by which a shift must fit better; 40 shifts are tried."""
+RELATED = 3.0
+"""Standard errors by which pairs differ from pairs made by chance."""
 FEWEST = 8
 """Lines that can tell anything."""
 
@@ -46,31 +49,65 @@ def find_parting(src: Iterable[str], tgt: Iterable[str], difference: int) -> Par
 
     Holds 2 STEP + BLOCK + FARTHEST lines of each side at most.
     """
-    shifts = [shift for shift in range(-SHIFTS, SHIFTS + 1) if shift]
+    shifts = list(NEAR)
     if SHIFTS < abs(difference) <= FARTHEST:
         shifts.append(difference)
+    fitting = 0  # lines up to the end of the last block that fits as it stands
+    for first, block in _blocks(src, tgt, shifts):
+        if shift := block.better_shift():
+            return Parting(first + block.cut(shift) + 1, shift)
+        if block.fits():
+            fitting = first + block.end
+    if abs(difference) <= FARTHEST:
+        # Too few lines may be left behind the place to decide the block.
+        rest = _Block(block.src, block.tgt, block.cut(difference), block.end, [difference])
+        if rest.better_shift():
+            return Parting(first + rest.start + 1, difference)
+    return Parting(fitting, 0) if fitting else None
+
+
+def find_shifted(pairs: Iterable[tuple[str, str]]) -> list[Parting | None]:
+    """For every STEP pairs the one shift that fits clearly better than none, if there is one, and
+    from which line on."""
+    one, other = tee(pairs)
+    blocks = _blocks((pair[0] for pair in one), (pair[1] for pair in other), NEAR)
+    return [
+        Parting(first + block.cut(shift) + 1, shift) if (shift := block.only_shift()) else None
+        for first, block in blocks
+    ]
+
+
+def related(pairs: Sequence[tuple[str, str]]) -> bool:
+    """Whether sources fit their own targets clearly otherwise than targets half of the pairs away;
+    where long lines go with short ones they fit them worse."""
+    src, tgt = ([_features(pair[side]) for pair in pairs] for side in (0, 1))
+    ratio = fmean(line.length for line in tgt) - fmean(line.length for line in src)
+    half = len(pairs) // 2
+    gains = [
+        _likeness(one, own, ratio) - _likeness(one, other, ratio)
+        for one, own, other in zip(src, tgt, tgt[half:] + tgt[:half], strict=True)
+    ]
+    return abs(_clarity(gains)) > RELATED
+
+
+def _blocks(
+    src: Iterable[str], tgt: Iterable[str], shifts: Sequence[int]
+) -> Iterator[tuple[int, "_Block"]]:
+    """One at least, and before each the line where its windows begin; the last one ends where the
+    shorter side does."""
     reach = BLOCK + STEP + max(map(abs, shifts))
     sides = (map(_features, src), map(_features, tgt))
     windows: tuple[list[_Line], list[_Line]] = ([], [])
     first = start = 0  # line where both windows begin, and line in them where the block begins
-    fitting = 0  # lines up to the end of the last block that fits as it stands
     while True:
         for window, side in zip(windows, sides, strict=True):
             window += islice(side, start + reach - len(window))
         shorter = min(map(len, windows))
         at_end = shorter < start + reach
-        block = _Block(*windows, max(0, shorter - BLOCK) if at_end else start, shorter, shifts)
-        if shift := block.better_shift():
-            return Parting(first + block.cut(shift) + 1, shift)
-        if block.fits():
-            fitting = first + block.end
+        place = max(0, shorter - BLOCK) if at_end else start
+        yield first, _Block(*windows, place, shorter, shifts)
         if at_end:
-            if abs(difference) <= FARTHEST:
-                # Too few lines may be left behind the place to decide the block.
-                rest = _Block(*windows, block.cut(difference), shorter, [difference])
-                if rest.better_shift():
-                    return Parting(first + rest.start + 1, difference)
-            return Parting(fitting, 0) if fitting else None
+            return
         for window in windows:
             del window[:start]
         first, start = first + start, STEP
@@ -95,11 +132,13 @@ class _Block:
     """BLOCK lines from `start` on, and how well they go together under any shift of the target."""
 
     def __init__(
-        self, src: list[_Line], tgt: list[_Line], start: int, shorter: int, shifts: list[int]
+        self, src: list[_Line], tgt: list[_Line], start: int, shorter: int, shifts: Sequence[int]
     ) -> None:
         self.src, self.tgt, self.start, self.end = src, tgt, start, min(start + BLOCK, shorter)
         lengths = [[line.length for line in side[start : self.end]] or [0.0] for side in (src, tgt)]
         self.ratio = fmean(lengths[1]) - fmean(lengths[0])
+        both = zip(src[: self.end], tgt[: self.end], strict=True)
+        self.unshifted = [_likeness(*lines, self.ratio) for lines in both]
         self.clarity = {
             shift: _clarity([self._gain(n, shift) for n in range(start, self.end)])
             for shift in shifts
@@ -109,6 +148,11 @@ class _Block:
         """The shift that fits best if one fits clearly better than none, else 0."""
         best = max(self.clarity, key=self.clarity.__getitem__)
         return best if self.clarity[best] > CLEARLY else 0
+
+    def only_shift(self) -> int:
+        """The same if no other shift comes near; where long lines go with short ones, all do."""
+        second, best = sorted(self.clarity.values())[-2:]
+        return self.better_shift() if best - second > CLEARLY / 2 else 0
 
     def fits(self) -> bool:
         """Whether the lines fit better as they stand than shifted, over all shifts together."""
@@ -129,12 +173,13 @@ class _Block:
         src, tgt = (n - shift, n) if shift < 0 else (n, n + shift)
         if src >= len(self.src) or tgt >= len(self.tgt):
             return 0.0
-        shifted = _likeness(self.src[src], self.tgt[tgt], self.ratio)
-        return shifted - _likeness(self.src[n], self.tgt[n], self.ratio)
+        return _likeness(self.src[src], self.tgt[tgt], self.ratio) - self.unshifted[n]
 
 
 def _clarity(gains: list[float]) -> float:
     """The mean in standard errors; 0 where there are too few lines to tell."""
     if len(gains) < FEWEST:
         return 0.0
-    return fmean(gains) / (stdev(gains) / math.sqrt(len(gains)) + 1e-9)
+    mean = fmean(gains)
+    variance = math.fsum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1)
+    return mean / (math.sqrt(variance / len(gains)) + 1e-9)

@@ -1,5 +1,6 @@
 """Each planted defect is found, with its count and its lines, and nothing is found besides."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,52 @@ def test_sides_that_part_at_the_first_line_are_said_to_do_that_alone(tmp_path: P
     (found,) = report.findings
     assert found.name == "line-counts"
     assert "near line 1:" in found.says
+
+
+def test_lines_missing_on_both_sides_are_told_with_the_place_and_the_shift(tmp_path: Path) -> None:
+    src, tgt = map(list, zip(*latin(2002), strict=True))
+    del src[300], tgt[1300]
+    pairs = list(zip(src, tgt, strict=True))
+    tsv = tmp_path / "train.tsv"
+    tsv.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    (of_tsv,) = inspect(Plan(train=CorpusFiles(path=str(tsv))))
+    for report in (*reports(tmp_path, latin(300, 7), pairs)[1:], of_tsv):
+        found = {finding.name: finding for finding in report.findings}["misaligned"]
+        assert (found.severity, found.count) == ("spoils", 1000)
+        assert found.says.endswith(
+            ": from there on, line n of the source fits line n+1 of the target"
+        )
+        place = int(found.says.split("near line ")[1].split(":")[0])
+        assert abs(place - 301) <= 3
+        assert report.pairs == 2001
+
+
+def test_a_shift_by_one_from_the_first_line_on_is_found(tmp_path: Path) -> None:
+    src, tgt = map(list, zip(*HEALTHY, strict=True))
+    found = findings(tmp_path, list(zip(src, [*tgt[1:], tgt[0]], strict=True)))
+    (shifted,) = (finding for finding in found if finding.name == "misaligned")
+    assert (shifted.severity, shifted.count) == ("spoils", SIZE)
+    assert "near line 1: " in shifted.says
+    assert "line n-1 of the target" in shifted.says
+
+
+def test_a_shift_of_less_than_a_twentieth_is_worth_a_look(tmp_path: Path) -> None:
+    src, tgt = map(list, zip(*latin(1500) * 8, strict=True))
+    tgt[5000:5300] = [*tgt[5001:5300], tgt[5000]]
+    found = findings(tmp_path, list(zip(src, tgt, strict=True)))
+    (shifted,) = (finding for finding in found if finding.name == "misaligned")
+    assert (shifted.severity, shifted.count) == ("warns", 500)
+
+
+@pytest.mark.parametrize(("size", "told"), [(999, []), (1000, [("warns", 1000)])])
+def test_a_shuffled_side_is_worth_a_look_from_a_thousand_pairs_on(
+    tmp_path: Path, size: int, told: list[tuple[str, int]]
+) -> None:
+    src, tgt = map(list, zip(*latin(size), strict=True))
+    random.Random(0).shuffle(tgt)
+    found = findings(tmp_path, list(zip(src, tgt, strict=True)))
+    assert "misaligned" not in {finding.name for finding in found}
+    assert [(f.severity, f.count) for f in found if f.name == "unrelated"] == told
 
 
 def test_inspection_goes_on_behind_undecodable_bytes(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 from toy_corpora import CORPORA, latin
 
-from seq2seq.data.parting import Parting, find_parting
+from seq2seq.data.parting import Parting, find_parting, find_shifted, related
 
 SHARED = [*map(str, range(100, 130)), *map("".join, permutations("abcd", 3))]
 ALONE = {
@@ -78,3 +78,37 @@ def test_seven_lines_that_fit_shifted_give_no_guess_and_eight_do() -> None:
     src, tgt = ["e!", "e?"] * 5, ["f?", "f!"] * 5
     assert find_parting(src[:7], tgt[:8], 1) is None
     assert find_parting(src[:8], tgt[:9], 1) == Parting(1, 1)
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_healthy_pairs_are_related_and_not_shifted_in_any_order(corpus: str) -> None:
+    pairs = CORPORA[corpus](2000, 0)
+    for order in (None, lambda pair: len(pair[0]), lambda pair: len(pair[1]), lambda pair: pair):
+        ordered = pairs if order is None else sorted(pairs, key=order)
+        assert find_shifted(ordered) == [None] * 4
+        assert related(ordered)
+
+
+def test_every_500_pairs_the_shift_is_told_that_fits_there() -> None:
+    src, tgt = map(list, zip(*latin(3000), strict=True))
+    del src[700], tgt[1900]
+    found = find_shifted(zip(src, tgt, strict=True))
+    assert [each and each.shift for each in found] == [None, None, 1, 1, None, None]
+    assert found[2] is not None
+    assert abs(found[2].line - 701) <= 3
+
+
+def test_long_lines_that_go_with_short_ones_are_related_and_not_shifted() -> None:
+    draw = random.Random(0)
+    lengths = [draw.randint(5, 40) for _ in range(1000)]
+    pairs = [("e" * length, "f" * (45 - length)) for length in lengths]
+    assert find_shifted(pairs) == [None, None]
+    assert related(pairs)
+
+
+def test_shuffled_sides_are_not_related() -> None:
+    for seed in range(5):
+        src, tgt = map(list, zip(*latin(1000, seed), strict=True))
+        random.Random(seed).shuffle(tgt)
+        assert not related(list(zip(src, tgt, strict=True)))
+    assert not related([("e", "f")] * 1000)
