@@ -3,7 +3,8 @@
 Two things make a score vary, and each has its number. The standard deviation over seeds says what
 another training of the same configuration would change. The p-value says what other sentences
 would change: all translations of a sentence, from all seeds, are drawn together (`compare_seeds`),
-so that it is about the configurations and not about two of their models (Clark et al. 2011).
+so that it is about all these models and not about two of them (Clark et al. 2011). No p-value says
+both: seeds are not drawn.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,10 +11,10 @@ from seq2seq.reports.page import page
 from seq2seq.reports.score_words import STYLE, chance, heading, signed, swatch, verdict
 
 EXPLAINED = """± is the standard deviation over seeds: what another training would change.
-p is what other sentences would change: how likely equally good configurations are to differ this
-much by chance. All translations of a sentence, from all seeds, are drawn together. A difference is
-to be trusted if p is below {sure:g}, which equally good configurations reach in one of twenty
-comparisons, and if it exceeds the standard deviations."""
+p is what other sentences would change: how likely these models, if they were equally good, are to
+differ this much by chance. All translations of a sentence, from all seeds, are drawn together; the
+seeds are not drawn. So a difference is to be trusted, and has a colour, only if p is below {sure:g}
+and it exceeds both standard deviations, which takes two seeds at least."""
 
 
 def html_page(report: Mapping[str, Any]) -> str:
@@ -81,6 +81,9 @@ def _cells(scores: Mapping[str, Any], config: str, index: int, sure: float) -> s
     else:
         change = score["mean"] - baseline["mean"]
         word, _ = verdict(score["name"], change, score["p_value"], sure)
+        deviations = [score["deviation"], baseline["deviation"]]
+        if not all(each is not None and each < abs(change) for each in deviations):
+            word = "even"  # as two seeds of one configuration may differ
         p_value = f'<span class="chip {word}">{escape(chance(score["p_value"]))}</span>'
         below = f"{below}, {signed(change)} {p_value}"
     return f"<td>{said}<br /><small>{below}</small></td><td>{picture}</td>"

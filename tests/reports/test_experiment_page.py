@@ -65,9 +65,24 @@ def test_means_seeds_tests_signatures_and_what_is_missing_are_shown() -> None:
     assert [len(list(svg.iter("circle"))) for svg in tree.iter("svg")] == [2, 2, 1, 1]
 
 
-@pytest.mark.parametrize(("p_value", "said"), [(0.03, "even"), (0.02, "better")])
-def test_a_difference_that_may_be_chance_has_no_colour(p_value: float, said: str) -> None:
-    assert re.findall(r'class="chip (\w+)"', html_page(report(p_value))) == [said, said]
+@pytest.mark.parametrize(
+    ("p_value", "deviations", "said"),
+    [
+        (0.02, (0.3, 0.2), ["better", "better"]),
+        (0.03, (0.3, 0.2), ["even", "even"]),
+        (0.02, (2.5, 0.2), ["better", "even"]),  # the differences are 3 BLEU and 2 TER
+        (0.02, (0.2, 3.5), ["even", "even"]),
+        (0.02, (None, 0.2), ["even", "even"]),
+        (0.02, (0.2, None), ["even", "even"]),
+    ],
+)
+def test_a_difference_that_other_sentences_or_seeds_may_change_has_no_colour(
+    p_value: float, deviations: tuple[float | None, float | None], said: list[str]
+) -> None:
+    made = report(p_value)
+    for each in made["test_sets"]["flickr & co"]["scores"]:
+        each["deviation"] = deviations[each["config"] == NAME]
+    assert re.findall(r'class="chip (\w+)"', html_page(made)) == said
 
 
 def test_the_smallest_chance_is_a_bound() -> None:
