@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.data.formats import check_sentences, read_jsonl, reader_of
-from seq2seq.data.json_lines import SENTENCE_FIELDS, json_object, text_in
+from seq2seq.data.json_lines import SENTENCE_FIELDS, check_characters, json_object, text_in
 from seq2seq.data.lines import read_lines
 from seq2seq.data.output import check_output, write
 from seq2seq.errors import ConfigError, CorpusError
@@ -160,8 +160,11 @@ def read(path: str, fields: Sequence[str]) -> Iterator[str]:
     if not is_json:
         check_sentences(path)
     for number, line in enumerate(read_lines(path), start=1):
-        where = f"{path} line {number}"
-        yield text_in(json_object(line, where), fields, where) if is_json else line
+        if is_json:
+            where = f"{path} line {number}"
+            line = text_in(json_object(line, where), fields, where)
+            check_characters(line, where)
+        yield line
 
 
 def _check_lines(

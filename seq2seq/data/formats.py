@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import polib
 from lxml import etree
 
-from seq2seq.data.json_lines import Fields, json_object
+from seq2seq.data.json_lines import Fields, check_characters, json_object
 from seq2seq.data.lines import OPENERS, Errors, open_bytes, read_lines
 from seq2seq.errors import ConfigError, CorpusError
 
@@ -55,13 +55,7 @@ def _field(record: Mapping[str, Any], setting: str, field: str, where: str, erro
         value = value[name]
     if not isinstance(value, str):
         raise CorpusError(f"{where}: {setting}={field} is {short_repr(value)}, not text.")
-    try:
-        value.encode(errors=errors)
-    except UnicodeEncodeError as error:
-        raise CorpusError(
-            f"{where}: {setting}={field} holds \\u{ord(value[error.start]):x}, half of a "
-            f"surrogate pair, as its character {error.start + 1}; mend or drop this entry."
-        ) from None
+    check_characters(value, f"{where}: {setting}={field}", errors)
     return value
 
 

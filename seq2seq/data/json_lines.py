@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from reprlib import repr as short_repr
 from typing import Any
 
+from seq2seq.data.lines import Errors
 from seq2seq.errors import CorpusError
 
 Fields = Mapping[str, Any]
@@ -41,6 +42,17 @@ def text_in(record: dict[str, Any], names: Sequence[str], where: str) -> str:
     if not isinstance(text, str):
         raise CorpusError(f'{where}: "{name}" is {short_repr(text)}, not text.')
     return text
+
+
+def check_characters(text: str, where: str, errors: Errors = "strict") -> None:
+    """Raise CorpusError for half of a surrogate pair, which no file can hold; JSON escapes can."""
+    try:
+        text.encode(errors=errors)
+    except UnicodeEncodeError as error:
+        raise CorpusError(
+            f"{where} holds \\u{ord(text[error.start]):x}, half of a surrogate pair, as its "
+            f"character {error.start + 1}; mend or drop this entry."
+        ) from None
 
 
 def json_fields(fields: Fields) -> dict[str, Any]:

@@ -72,6 +72,17 @@ def test_of_json_lines_translation_and_tgt_are_compared(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("field", ["translation", "tgt"])
+def test_half_a_surrogate_pair_of_json_is_one_line_whatever_the_tokenizer(
+    files: Path, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    row = {"translation": "a", "tgt": "a", field: "ab\ud83d"}
+    write(files / "half.jsonl", [json.dumps({"translation": "a", "tgt": "a"}), json.dumps(row)])
+    assert main(["evaluate", "half.jsonl"]) == 2
+    said = "half.jsonl line 2 holds \\ud83d, half of a surrogate pair, as its character 3; mend"
+    assert said in capsys.readouterr().err
+
+
 def test_gz_files_and_a_missing_final_newline_change_nothing(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
