@@ -46,7 +46,7 @@ def test_every_evaluation_runs(
 def make_run(command: list[str]) -> int:
     """Instead of a training."""
     if "--run" in command:
-        Path(command[command.index("--run") + 1]).mkdir()
+        Path(command[command.index("--run") + 1]).mkdir(exist_ok=True)
     return 0
 
 

@@ -29,8 +29,8 @@ def test_the_commands_run_as_written_and_the_folder_holds_what_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("train.en").write_text("a small house\nthe big boat\n" * 9)
-    Path("train.de").write_text("ein kleines Haus\ndas große Boot\n" * 9)
+    Path("train.en").write_text("this is a small house\nthat was the big boat\n" * 9)
+    Path("train.de").write_text("dies ist ein kleines Haus\ndas war das große Boot\n" * 9)
     Path("mine.yaml").write_text(CONFIG)
     fit = "seq2seq fit --run runs/mine --config mine.yaml"
     for command in [fit, *COMMANDS]:

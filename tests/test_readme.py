@@ -66,8 +66,8 @@ def test_training_translating_and_evaluating_run_as_written(
         ("dev", "boat", "Boot"),
         ("test", "town", "Dorf"),
     ):
-        Path(f"{name}.en").write_text(f"a small {en}\nthe big {en}\n" * 4)
-        Path(f"{name}.de").write_text(f"ein kleines {de}\ndas große {de}\n" * 4)
+        Path(f"{name}.en").write_text(f"this is a small {en}\nthat was the big {en}\n" * 4)
+        Path(f"{name}.de").write_text(f"dies ist ein kleines {de}\ndas war das große {de}\n" * 4)
     for words in commands():
         if words[0] == "seq2seq":
             extra = SMALL.split() if words[1] == "fit" else []

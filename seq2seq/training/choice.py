@@ -13,7 +13,6 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
-from torchmetrics import MeanMetric
 
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_folder import CONFIG, SavedModel
@@ -31,7 +30,7 @@ from seq2seq.training.checkpoints import (
 from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.module import TranslationModule, numbered
 from seq2seq.training.processes import share_weights
-from seq2seq.training.quality import Quality
+from seq2seq.training.quality import Quality, mean_loss
 
 
 class Candidate(NamedTuple):
@@ -179,7 +178,7 @@ def _read(table: Path) -> tuple[Scores, Scores]:
 def _validate(model: SavedModel, trainer: pl.Trainer, module: TranslationModule) -> Quality:
     """As during the run, in the precision of the training."""
     translator, device = module.translator_of(model.network), trainer.strategy.root_device
-    bleu, loss = CorpusBLEU(model.tgt_lang).to(device), MeanMetric("disable").to(device)
+    bleu, loss = CorpusBLEU(model.tgt_lang).to(device), mean_loss().to(device)
     loader, limit = module.data.val_dataloader(), trainer.limit_val_batches
     batches = limit if isinstance(limit, int) else int(len(loader) * limit)
     with trainer.precision_plugin.val_step_context():

@@ -12,7 +12,6 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-from torchmetrics import MeanMetric
 
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.data.batch import Batch, with_other_sources
@@ -45,6 +44,7 @@ from seq2seq.training.outputs import Outputs
 from seq2seq.training.parts import halves, too_large
 from seq2seq.training.pilot import try_longest
 from seq2seq.training.processes import gathered
+from seq2seq.training.quality import mean_loss
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.schedule import factor
 from seq2seq.training.throughput import Throughput
@@ -81,7 +81,7 @@ class TranslationModule(pl.LightningModule):
         super().__init__()
         self.config, self.recipe, self.search = config, recipe, search
         self.seed, self.init_from, self.outputs = seed, init_from, Outputs(output)
-        self.validation_loss = MeanMetric(nan_strategy="disable")  # which stays NaN
+        self.validation_loss = mean_loss()
         self.throughput = Throughput()
         self.grad_norms: deque[Tensor] = deque(maxlen=1000)
         """Of the last steps, on their device."""

@@ -5,6 +5,7 @@ import math
 from typing import NamedTuple
 
 import pytorch_lightning as pl
+from torchmetrics import MeanMetric
 
 
 class Quality(NamedTuple):
@@ -26,3 +27,8 @@ def validated(trainer: pl.Trainer) -> Quality:
     """That of the last validation."""
     found = trainer.callback_metrics
     return Quality(float(found["val_bleu"]), float(found["val_ppl"]))
+
+
+def mean_loss() -> MeanMetric:
+    """A weighted mean that is NaN if a part is."""
+    return MeanMetric(nan_strategy=math.nan)  # "disable" would do that, and drop the weights

@@ -364,6 +364,7 @@ def test_the_gain_is_of_a_token_of_the_batches_whose_sentences_have_neighbours(
         log=logged.__setitem__,
         grad_norms=[],
         network=network,
+        validation_loss=SimpleNamespace(compute=lambda: 1.0),
     )
     trainer: Any = SimpleNamespace(sanity_checking=False, global_step=10**6)
     health.validations = 2
@@ -394,7 +395,10 @@ def test_translations_are_compared_with_their_own_references(
     endless = [f"{letter} " * 50 for letter in "abcd"]
     pairs = [SimpleNamespace(tgt=text) for text in ("a b c", endless[1], "d e f", endless[3])]
     module: Any = SimpleNamespace(
-        data=SimpleNamespace(texts={"validation": pairs}), recipe=Recipe()
+        data=SimpleNamespace(texts={"validation": pairs}),
+        recipe=Recipe(),
+        network=torch.nn.Linear(2, 3),
+        validation_loss=SimpleNamespace(compute=lambda: 1.0),
     )
     trainer: Any = SimpleNamespace(sanity_checking=False, global_step=10**6)
     for indices, told in (([3, 1], False), ([2, 0], True)):
