@@ -263,7 +263,7 @@ class TranslationCLI(LightningCLI):
             "plugins": [*_listed(settings.plugins), AtomicCheckpointIO()],
         }
         if self.subcommand == "fit":
-            check_callbacks(callbacks, run / FOLDER)
+            check_callbacks(callbacks, run / FOLDER, logs=settings.logger is not False)
             every = settings.val_check_interval if settings.limit_val_batches == 0 else None
             callbacks += _fit_callbacks(run, made.training, Record(self._settings()), every)
         if settings.logger in (None, True):

@@ -44,9 +44,10 @@ LOGGED = (
 """What callbacks may monitor: what a run measures, by the names in its log."""
 
 
-def check_callbacks(callbacks: Sequence[Callback], kept: Path) -> None:
+def check_callbacks(callbacks: Sequence[Callback], kept: Path, *, logs: bool = True) -> None:
     """Raise ConfigError for one of Lightning's that does not do here what it promises. `kept` is
-    the folder of the run's own checkpoints."""
+    the folder of the run's own checkpoints, and Lightning's choice for others where no logger
+    `logs`."""
     for callback in callbacks:
         for kind, instead in INSTEAD.items():
             if isinstance(callback, kind):
@@ -54,7 +55,9 @@ def check_callbacks(callbacks: Sequence[Callback], kept: Path) -> None:
                     f"trainer.callbacks: {type(callback).__name__} does not work with this "
                     f"training; use {instead}."
                 )
-        folder = callback.dirpath if isinstance(callback, ModelCheckpoint) else None
+        folder = None
+        if isinstance(callback, ModelCheckpoint):
+            folder = callback.dirpath or (None if logs else kept)
         if folder is not None and Path(folder).resolve() == kept.resolve():
             raise ConfigError(
                 f"trainer.callbacks: {type(callback).__name__}: dirpath={folder} is for the "

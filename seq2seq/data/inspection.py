@@ -235,7 +235,7 @@ class _Inspection:
         if partings := list(filter(None, blocks)):
             pairs_there = _Count(round(self.pairs * len(partings) / len(blocks)))
             yield self._finding("misaligned", _shifted(partings[0]), pairs_there, spoils=0.05)
-        elif self.pairs >= RELATED_FROM and not related(self.seen.sample):
+        elif self.full >= RELATED_FROM and not related(self.seen.sample):
             says = (
                 "nothing shows that line n of the source and line n of the target belong together"
             )

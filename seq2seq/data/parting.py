@@ -6,6 +6,7 @@ shift fits clearly better lies behind the place, and the best cut before it is t
 """
 
 import math
+import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,14 +79,14 @@ def find_shifted(pairs: Iterable[tuple[str, str]]) -> list[Parting | None]:
 
 
 def related(pairs: Sequence[tuple[str, str]]) -> bool:
-    """Whether sources fit their own targets clearly otherwise than targets half of the pairs away;
+    """Whether sources fit their own targets clearly otherwise than targets drawn from all of them;
     where long lines go with short ones they fit them worse."""
     src, tgt = ([_features(pair[side]) for pair in pairs] for side in (0, 1))
     ratio = fmean(line.length for line in tgt) - fmean(line.length for line in src)
-    half = len(pairs) // 2
+    drawn = random.Random(1).sample(tgt, len(tgt))
     gains = [
         _likeness(one, own, ratio) - _likeness(one, other, ratio)
-        for one, own, other in zip(src, tgt, tgt[half:] + tgt[:half], strict=True)
+        for one, own, other in zip(src, tgt, drawn, strict=True)
     ]
     return abs(_clarity(gains)) > RELATED
 

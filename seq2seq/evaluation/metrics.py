@@ -116,7 +116,7 @@ def doubt(references: Sequence[str], target_lang: str) -> str:
         )
     metric = new_bleu(target_lang)
     order = metric.max_ngram_order
-    if any(len(metric.tokenizer(text).split()) >= order for text in references):
+    if not references or any(len(metric.tokenizer(text).split()) >= order for text in references):
         return ""
     return (
         f"no reference has the {order} tokens in a row that BLEU looks for, so that it is 0 even "

@@ -206,6 +206,7 @@ class Patience(EarlyStopping):
             return
         rank = torch.tensor(validated(trainer).rank, dtype=torch.float64)
         stops, _ = self._evaluate_stopping_criteria(rank)
+        stops = trainer.strategy.reduce_boolean_decision(stops, all=False)
         trainer.should_stop = trainer.should_stop or stops
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -147,9 +147,10 @@ def last_checkpoints(run: Path) -> list[Path]:
 
 
 def best_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of the best validations, worst first; of equal ones the oldest is best."""
+    """The checkpoints of the best validations, worst first; of equal ones, whose perplexities their
+    names do not tell, the newest is taken for the best."""
     return sorted(
-        (run / FOLDER).glob("best-step=*.ckpt"), key=lambda path: (_bleu_of(path), -step_of(path))
+        (run / FOLDER).glob("best-step=*.ckpt"), key=lambda path: (_bleu_of(path), step_of(path))
     )
 
 

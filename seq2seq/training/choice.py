@@ -14,6 +14,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
+from seq2seq.data.json_lines import json_fields, json_row
 from seq2seq.evaluation.corpus_bleu import CorpusBLEU
 from seq2seq.model_folder import CONFIG, SavedModel
 from seq2seq.nn.transformer import Transformer
@@ -154,7 +155,7 @@ class ModelChoice(Callback):
             for i, (each, quality) in enumerate(scores)
         ]
         with written_whole(self.table) as file:
-            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+            file.write("".join(f"{json_row(json_fields(row))}\n" for row in rows).encode())
         kept, (bleu, _) = scores[place]
         rank_zero_info(f"model: {self.stored.folder} ({kept.name}, validation BLEU {bleu:.2f})")
 
@@ -167,7 +168,7 @@ def _read(table: Path) -> tuple[Scores, Scores]:
     scores = [
         (
             Candidate(row["model"], row["steps"], None),
-            Quality(row["val_bleu"], row.get("val_ppl", math.inf)),
+            Quality(row["val_bleu"], row.get("val_ppl") or math.inf),
         )
         for row in rows
     ]

@@ -13,7 +13,7 @@ class Quality(NamedTuple):
 
     bleu: float
     perplexity: float = math.inf
-    """Older versions did not keep it."""
+    """Infinity where an older version did not keep it."""
 
     @property
     def rank(self) -> float:

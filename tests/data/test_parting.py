@@ -106,6 +106,14 @@ def test_long_lines_that_go_with_short_ones_are_related_and_not_shifted() -> Non
     assert related(pairs)
 
 
+def test_pairs_that_come_twice_are_related_also_with_other_references() -> None:
+    pairs = latin(1000)
+    again = [(src, f"{tgt} ver") for src, tgt in pairs]
+    assert related(pairs + pairs)
+    assert related(pairs + again)
+    assert related([(tgt, src) for src, tgt in pairs + again])
+
+
 def test_shuffled_sides_are_not_related() -> None:
     for seed in range(5):
         src, tgt = map(list, zip(*latin(1000, seed), strict=True))

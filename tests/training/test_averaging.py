@@ -82,7 +82,7 @@ def weights(
         (["--last", "1"], ["step=110.ckpt"]),
         (["--last", "3"], NAMES[:3]),
         (["--best", "2"], ["best-step=90-bleu=31.00.ckpt", "best-step=80-bleu=31.00.ckpt"]),
-        (["--best", "1"], ["best-step=80-bleu=31.00.ckpt"]),
+        (["--best", "1"], ["best-step=90-bleu=31.00.ckpt"]),
         (
             ["--checkpoints", f"run/checkpoints/{NAMES[0]}", f"run/checkpoints/{NAMES[3]}"],
             [NAMES[0], NAMES[3]],
@@ -146,12 +146,12 @@ def test_an_output_that_would_replace_something_is_told_before_checkpoints_are_r
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
-def test_the_best_checkpoint_is_the_one_with_the_highest_bleu_and_of_equal_ones_the_oldest(
+def test_the_best_checkpoint_is_the_one_with_the_highest_bleu_and_of_equal_ones_the_newest(
     weights: dict[str, dict[str, Tensor]],
 ) -> None:
-    order = [NAMES[6], NAMES[3], NAMES[4], NAMES[5]]
+    order = [NAMES[6], NAMES[3], NAMES[5], NAMES[4]]
     assert [path.name for path in best_checkpoints(Path("run"))] == order
-    assert find_checkpoint("best", Path("run")) == f"run/checkpoints/{NAMES[5]}"
+    assert find_checkpoint("best", Path("run")) == f"run/checkpoints/{NAMES[4]}"
 
 
 def cut_short(path: Path) -> None:

@@ -474,6 +474,13 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             },
             r"ModelCheckpoint: dirpath=/.*/run/checkpoints is for .*; choose another folder",
         ),
+        (  # where Lightning chooses that folder
+            {
+                "trainer__logger": "false",
+                "trainer__callbacks": "{class_path: ModelCheckpoint}",
+            },
+            r"ModelCheckpoint: dirpath=run/checkpoints is for .*; choose another folder",
+        ),
         ({"trainer__strategy": "fsdp"}, r"trainer\.strategy=fsdp .* use ddp"),
         ({"trainer__strategy": "deepspeed_stage_2"}, r"strategy=deepspeed_stage_2 .* use ddp"),
         ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
