@@ -44,27 +44,18 @@ class BrokenWeights(pl.Callback):
     ) -> None:
         if trainer.global_step == self.step:
             with torch.no_grad():
-                next(module.parameters()).view(-1)[-1] = torch.nan
+                self.spoil(module)
+
+    def spoil(self, module: pl.LightningModule) -> None:
+        next(module.parameters()).view(-1)[-1] = torch.nan
 
 
-class HugeWeights(pl.Callback):
+class HugeWeights(BrokenWeights):
     """All are finite after `step` steps, but no loss is."""
 
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_index: int,
-    ) -> None:
-        if trainer.global_step == self.step:
-            with torch.no_grad():
-                for weights in module.parameters():
-                    weights.fill_(1e30)
+    def spoil(self, module: pl.LightningModule) -> None:
+        for weights in module.parameters():
+            weights.fill_(1e30)
 
 
 class Parrot(pl.Callback):
