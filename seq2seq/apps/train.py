@@ -27,7 +27,7 @@ from pytorch_lightning.utilities.exceptions import (  # type: ignore[attr-define
 )
 
 from seq2seq.apps.new_folder import check_writable
-from seq2seq.apps.train_callbacks import check_callbacks
+from seq2seq.apps.train_callbacks import check_callbacks, stop_after_validations
 from seq2seq.apps.train_parser import OneLineParser, refusal_of_class, with_settings_of_run
 from seq2seq.apps.train_settings import (
     VALIDATED_EVERY,
@@ -264,6 +264,7 @@ class TranslationCLI(LightningCLI):
         }
         if self.subcommand == "fit":
             check_callbacks(callbacks, run / FOLDER, logs=settings.logger is not False)
+            stop_after_validations(callbacks)
             every = settings.val_check_interval if settings.limit_val_batches == 0 else None
             callbacks += _fit_callbacks(run, made.training, Record(self._settings()), every)
         if settings.logger in (None, True):

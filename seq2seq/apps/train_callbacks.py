@@ -78,6 +78,15 @@ def check_callbacks(callbacks: Sequence[Callback], kept: Path, *, logs: bool = T
         _check_monitors(callbacks)
 
 
+def stop_after_validations(callbacks: Sequence[Callback]) -> None:
+    """Let EarlyStopping that leaves it open look at each validation, before the checkpoint of its
+    step is written: what it saw at the end of an epoch, which comes later, a run that goes on would
+    not know."""
+    for callback in callbacks:
+        if isinstance(callback, EarlyStopping) and callback._check_on_train_epoch_end is None:
+            callback._check_on_train_epoch_end = False
+
+
 def _check_monitors(callbacks: Sequence[Callback]) -> None:
     """Raise ConfigError for one that waits for a number that no run logs."""
     for callback in callbacks:

@@ -322,3 +322,19 @@ def test_epochs_are_validated_and_counted_as_if_a_run_had_never_stopped(
     state = torch.load("run/checkpoints/step=13.ckpt", weights_only=True)
     counts = {"ready": 5, "started": 5, "processed": 4, "completed": 4}
     assert state["loops"]["fit_loop"]["epoch_progress"] == {"total": counts, "current": counts}
+
+
+def test_early_stopping_of_ones_own_counts_every_validation_where_a_run_goes_on(
+    corpus: Path, run: Run
+) -> None:
+    """None after the first is better by enough, so the third of those is the last."""
+    never = "{class_path: EarlyStopping, init_args: {monitor: val_ppl, min_delta: 1000}}"
+    chosen = settings(
+        trainer__callbacks=never,
+        trainer__limit_train_batches=2,
+        trainer__val_check_interval=1.0,
+        trainer__check_val_every_n_epoch=1,
+    )
+    assert run("fit", *chosen, "--trainer.max_steps", 4) == 0
+    assert run("fit", *chosen, "--trainer.max_steps", 20, "--ckpt_path", "last") == 0
+    assert sorted(read_log(Path("run"))["val_ppl"]) == [2, 4, 6, 8]
