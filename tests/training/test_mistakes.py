@@ -503,6 +503,13 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             },
             r"callbacks: StochasticWeightAveraging .*training\.ema",
         ),
+        (
+            {
+                "trainer__callbacks": "{class_path: EarlyStopping, init_args: {monitor: loss}}",
+                "trainer__log_every_n_steps": 5,
+            },
+            r"EarlyStopping monitors what no step has logged .*trainer\.log_every_n_steps",
+        ),
         ({"data__test": "{a/b: {src: test.src, tgt: test.tgt}}"}, r"data\.test\.a/b: .* slash"),
     ],
     ids=str,
