@@ -54,12 +54,15 @@ class OneLineParser(LightningArgumentParser):
     """A parser that tells a mistake of the user in one line, and the file that it is in."""
 
     _reading: str | os.PathLike[str] | None = None
+    _read: tuple[tuple[str | os.PathLike[str], Namespace], ...] = ()
+    """Each file so far, and what it sets."""
 
     def parse_path(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> Namespace:
         self._reading = path
         try:
             settings: Namespace = super().parse_path(path, *args, **kwargs)
             check_groups(settings)  # before some of them are given their defaults instead
+            self._read += ((path, settings),)
             return settings
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not UTF-8 text; expected YAML in UTF-8.") from None
@@ -69,7 +72,8 @@ class OneLineParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # inside, of one of the types that a setting may have
             super().error(message, ex)
-        if isinstance(verb := getattr(ex, "subcommand_parser", None), OneLineParser):
+        if self._subcommands_action:  # the one that was asked for, see TranslationCLI
+            (verb,) = self._subcommands_action.choices.values()
             verb.error(message)
         if corpus := NO_CORPUS.match(message):
             message = _no_corpus(*corpus.groups())
@@ -78,10 +82,13 @@ class OneLineParser(LightningArgumentParser):
             message = no_group(*group.groups())
         if kind := NO_KIND.match(message):
             message = _no_kind(*kind.groups())
-        if (unknown := UNKNOWN.match(message)) and (meant := self._settings_meant(unknown[2])):
+        if unknown := UNKNOWN.match(message):
             dashes, name = unknown[1] or "", unknown[2]
-            suggested = " or ".join(f"{dashes}{each}" for each in meant)
-            message = f"{dashes}{name} is not a setting; did you mean {suggested}?"
+            if meant := self._settings_meant(name):
+                suggested = " or ".join(f"{dashes}{each}" for each in meant)
+                message = f"{dashes}{name} is not a setting; did you mean {suggested}?"
+            if not dashes:
+                self._reading = next((file for file, given in self._read if name in given), None)
         if self._reading is not None:
             message = f"{self._reading}: {message}"
         message = message.replace(' in "<unicode string>",', " in")

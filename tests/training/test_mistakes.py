@@ -147,6 +147,8 @@ def test_a_mistake_in_a_configuration_is_told_with_its_file(
         ("data:\n  train: {src: [", "while parsing a flow node"),
         ("training: {lr: fast}", "training.lr"),
         ("nonsense", "nonsense"),
+        ("training: {lrr: 0.001}", "training.lrr is not a setting; did you mean training.lr?"),
+        ("colour: red", "does not accept option 'colour'"),
     ):
         Path("wrong.yaml").write_text(content)
         with pytest.raises(SystemExit, match="2"):
@@ -243,7 +245,7 @@ def test_a_group_of_settings_that_is_one_value_is_named(
         (
             "--trainer.callbacks EarlyStopping",
             r"trainer.callbacks: pytorch_lightning.callbacks.EarlyStopping: the following .* are "
-            r"required: monitor \(",
+            r"required: monitor \(see: seq2seq fit --help\)",
         ),
         ("--search.sampling {top_p:1}", r".*} is none of what is expected: name of a class; null"),
         (
