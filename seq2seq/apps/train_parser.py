@@ -100,8 +100,9 @@ class OneLineParser(LightningArgumentParser):
     def _settings_meant(self, name: str) -> list[str]:
         """The settings that `name`, with _ for each hyphen, may stand for: those called so in any
         group; those outside of groups that begin with it; those beside it that have all its words;
-        the one that is written most like it; those of another group; or all that are beside it. The
-        first of these that finds any, and at most `MOST_SUGGESTED`."""
+        the one beside it, or else elsewhere, that is written most like it; those of another group,
+        which is near where groups are nested; or all that are beside it. The first of these that
+        finds any, and at most `MOST_SUGGESTED`."""
         name = name.replace("-", "_")
         group, _, last = name.rpartition(".")
         files = re.findall(r"--([\w.]+)(?= FILE)", " ".join(CORPORA.values()))
@@ -109,13 +110,17 @@ class OneLineParser(LightningArgumentParser):
         own = [each.removeprefix("--") for each, action in options if each in action.option_strings]
         known = [*files, *own]
         beside = [each for each in known if group and each.rpartition(".")[0] == group]
-        alike = get_close_matches(name, known, n=1, cutoff=0.8)
+        elsewhere = [each for each in known if each not in beside]
+        lasts = {each.rpartition(".")[2]: each for each in beside}
+        alike = get_close_matches(name, elsewhere, n=1, cutoff=0.8)
+        near = f"{name.partition('.')[0]}." if "." in group else ""
         tries = (
             [each for each in known if each == name or each.endswith(f".{name}")],
             [each for each in known if each.startswith(name) and "." not in each],
-            [each for each in beside if f"_{last}_" in f"_{each.rpartition('.')[2]}_"],
+            [lasts[each] for each in lasts if f"_{last}_" in f"_{each}_"],
+            [lasts[each] for each in get_close_matches(last, lasts, n=1, cutoff=0.7)],
             [each for each in alike if not name.startswith(f"{each}.")],
-            [each for each in known if each.endswith(f".{last}")],
+            [each for each in known if each.startswith(near) and each.endswith(f".{last}")],
             beside,
         )
         return next((found for found in tries if 0 < len(found) <= MOST_SUGGESTED), [])

@@ -228,6 +228,16 @@ def test_a_group_of_settings_that_is_one_value_is_named(
             r".* mean --training.dropout.residual or --training.dropout.attention or "
             r"--training.dropout.activation\? ",
         ),
+        (
+            "--data.subword_sampling.alpha 3",
+            r".* mean --data.subword_sampling.src or --data.subword_sampling.tgt\? ",
+        ),
+        ("--trainer.lr 0.1", r"--trainer.lr is not a setting; .* mean --training.lr\? "),
+        (
+            "--trainer.devises 1",
+            r"--trainer.devises is not a setting; .* mean --trainer.devices\? ",
+        ),
+        ("--modle.d_model 32", r"--modle.d_model is not a setting; .* mean --model.d_model\? "),
         ("--trainer.foo 3", r"unrecognized arguments: --trainer.foo 3 \("),
         (
             "--training.dropout 0.1",
