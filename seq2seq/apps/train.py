@@ -35,6 +35,7 @@ from seq2seq.apps.train_settings import (
     check_corpora,
     check_groups,
     check_joint,
+    check_plugins,
     check_run,
     check_seed,
     check_subwords,
@@ -256,13 +257,14 @@ class TranslationCLI(LightningCLI):
     def _run_services(self, made: Namespace) -> dict[str, Any]:
         """Trainer settings that follow from the run folder, the recipe and the device."""
         run, settings = Path(made.run), made.trainer
-        callbacks = _listed(settings.callbacks)
+        callbacks, plugins = _listed(settings.callbacks), _listed(settings.plugins)
+        check_plugins(plugins)
         shown = any(isinstance(each, AnyBar) for each in callbacks)
         if settings.enable_progress_bar is not False and not shown:
             callbacks.append(ProgressBar() if sys.stderr.isatty() else ProgressLines())
         services: dict[str, Any] = {
             "callbacks": callbacks,
-            "plugins": [*_listed(settings.plugins), AtomicCheckpointIO()],
+            "plugins": [*plugins, AtomicCheckpointIO()],
         }
         if self.subcommand == "fit":
             check_callbacks(callbacks, run / FOLDER, logs=settings.logger is not False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
+from pytorch_lightning.plugins import Precision
 from pytorch_lightning.utilities import rank_zero_warn
 
 from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
@@ -122,11 +123,26 @@ def check_trainer(settings: Namespace) -> None:
         raise ConfigError(
             "trainer.use_distributed_sampler=True: batches are shared out without it; leave it out."
         )
+    if settings.barebones:
+        raise ConfigError(
+            "trainer.barebones=True leaves out checkpoints and logs, which a run needs; leave it "
+            "out."
+        )
     if settings.overfit_batches:
         raise ConfigError(
             f"trainer.overfit_batches={settings.overfit_batches}: make a corpus of few pairs "
             f"instead, and train on it."
         )
+
+
+def check_plugins(plugins: Sequence[object]) -> None:
+    """Raise ConfigError for one that would compute in another precision than the run does."""
+    for plugin in plugins:
+        if isinstance(plugin, Precision):
+            raise ConfigError(
+                f"trainer.plugins: {type(plugin).__name__} contradicts the precision that a run "
+                f"chooses; leave it out, and set trainer.precision, e.g. to bf16-mixed."
+            )
 
 
 def _check_whole_steps(settings: Namespace) -> None:

@@ -496,6 +496,11 @@ def test_a_full_disk_is_one_line_that_names_the_file(
         ({"trainer__strategy": "fsdp"}, r"trainer\.strategy=fsdp .* use ddp"),
         ({"trainer__strategy": "deepspeed_stage_2"}, r"strategy=deepspeed_stage_2 .* use ddp"),
         ({"trainer__strategy": "{class_path: FSDPStrategy}"}, r"FSDPStrategy .* use ddp"),
+        (
+            {"trainer__plugins": "HalfPrecision"},
+            r"trainer\.plugins: HalfPrecision contradicts .* set trainer\.precision",
+        ),
+        ({"trainer__barebones": "true"}, r"trainer\.barebones=True leaves out .*; leave it out"),
         ({"trainer__precision": "transformer-engine"}, r"transformer.engine"),
         (
             {
