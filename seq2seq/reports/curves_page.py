@@ -43,7 +43,7 @@ def _figure(panel: Panel) -> str:
 
 def _caption(index: int, run: str, points: Points) -> str:
     finite = [value for value in points.values() if math.isfinite(value)]
-    said = "nothing logged"
+    said = "nothing finite logged" if points else "nothing logged"
     if finite:
         step, value = list(points.items())[-1]
         said = f"{brief(min(finite))} to {brief(max(finite))}; {brief(value)} at step {step:,}"

@@ -53,6 +53,9 @@ def _draw(panel: Panel, axes: Axes) -> list[Line2D]:
             points = smoothed(points)
         drawn = list(points.values())
         lines += axes.plot(list(points), drawn, color=colour, linestyle=style, marker=mark)
+    if panel.empty:
+        place = axes.transAxes
+        axes.text(0.5, 0.5, "nothing finite logged", ha="center", va="center", transform=place)
     axes.set_xlim(panel.steps.low, panel.steps.high)
     axes.set_ylim(panel.values.low, panel.values.high)
     return lines

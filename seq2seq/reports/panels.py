@@ -95,6 +95,12 @@ class Panel:
         values = chain.from_iterable(points.values() for points in self.curves.values())
         return _axis(values, log=self.kind.log)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can be drawn, because no number is finite."""
+        values = chain.from_iterable(points.values() for points in self.curves.values())
+        return not any(map(math.isfinite, values))
+
     def marked(self, points: Points) -> bool:
         """Are there so few points that each is marked? Means of neighbours were not logged, so they
         are not marked, except a lone one, which would not be seen."""

@@ -209,7 +209,9 @@ def test_a_number_that_is_not_finite_leaves_a_gap_and_one_between_gaps_a_dot() -
     assert re.sub(r"[\d. ]+", "", line.replace("h0", "h")) == "MhLMhMh"
     page = html_page(panels({"a": {"x": {1: NAN}}}))
     assert lines_of(page) == [[""]]
-    assert "a: nothing logged" in page
+    assert "a: nothing finite logged" in page
+    page = html_page(panels({"a": {"x": {1: 1.0}}, "b": {}}))
+    assert "b: nothing logged" in page
 
 
 def test_few_points_are_marked_and_told_but_not_means_of_neighbours() -> None:
@@ -254,6 +256,16 @@ def test_a_picture_has_the_numbers_themselves() -> None:
         assert not lines
         assert axes.get_yscale() == ("log" if panel.kind.log else "linear")
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("optimizer step", panel.kind.unit)
+
+
+def test_a_picture_says_where_no_number_is_finite() -> None:
+    pytest.importorskip("matplotlib")
+    from seq2seq.reports.curves_picture import curves_figure
+
+    lost = {"loss": {50: NAN, 100: INF}, "lr": {50: 1.0, 100: NAN}}
+    loss, rate = curves_figure(panels({"a": lost, "b": {}})).axes
+    assert [text.get_text() for text in loss.texts] == ["nothing finite logged"]
+    assert not rate.texts
 
 
 def test_a_picture_names_its_runs_whatever_their_names() -> None:
