@@ -29,7 +29,7 @@ from seq2seq.nn.packed import is_packed
 from seq2seq.nn.transformer import NO_DROPOUT, Transformer
 from seq2seq.nn.weights import network_of
 from seq2seq.provenance import CARD, PROVENANCE, Provenance, read_provenance, write_provenance
-from seq2seq.text.scripts import language_of
+from seq2seq.text.scripts import may_be_same_languages
 from seq2seq.text.subwords import Subwords
 from seq2seq.versioned import misfit, read_versioned
 
@@ -199,7 +199,7 @@ def warn_of_other_languages(
         expected.append(("rerank", rerank, (tgt, src)))
     for role, path, wanted in expected:
         _, *own = read_description(find_model(path))
-        if all((*wanted, *own)) and list(map(language_of, own)) != list(map(language_of, wanted)):
+        if all((*wanted, *own)) and not may_be_same_languages(own, wanted):
             warnings.warn(
                 f"{role}={path} was trained from {own[0]} to {own[1]}; here it has to translate "
                 f"from {wanted[0]} to {wanted[1]}, which it must have learned, too.",

@@ -16,7 +16,7 @@ from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError, ModelFolderError
 from seq2seq.model_folder import find_subwords
-from seq2seq.text.scripts import language_of
+from seq2seq.text.scripts import may_be_same_languages
 
 VALIDATED_EVERY = 1000
 """Steps, where no setting says otherwise."""
@@ -238,7 +238,7 @@ def warn_of_other_languages(data: Namespace, codes: Sequence[str], init_from: st
     src, tgt = find_subwords(data.subwords_from)
     if src.fingerprint == tgt.fingerprint or not all((*wanted, *codes)):
         return
-    if list(map(language_of, wanted)) != list(map(language_of, codes)):
+    if not may_be_same_languages(wanted, codes):
         rank_zero_warn(
             f"init_from={init_from} was trained from {codes[0]} to {codes[1]}, each with subwords "
             f"of its own; here they have to do for {wanted[0]} to {wanted[1]}, whose words they "

@@ -6,7 +6,7 @@ A script is the first word of its letters' Unicode names: LATIN, CYRILLIC, CJK (
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Literal
 
@@ -76,6 +76,13 @@ _COMMON = frozenset(
 def language_of(code: str) -> str:
     """zh of "zh-TW", "zh_CN" and "ZH"."""
     return re.split("[-_]", code.lower())[0]
+
+
+def may_be_same_languages(some: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether each of some codes may name the language of the one in its place among others: so may
+    two letters (ISO 639-1) and three (639-3), which only a long table could compare."""
+    pairs = zip(map(language_of, some), map(language_of, others), strict=True)
+    return all(one == other or {len(one), len(other)} == {2, 3} for one, other in pairs)
 
 
 def scripts_of_language(code: str) -> frozenset[str]:

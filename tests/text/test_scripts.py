@@ -2,7 +2,12 @@
 
 import pytest
 
-from seq2seq.text.scripts import script_of, scripts_in, scripts_of_language
+from seq2seq.text.scripts import (
+    may_be_same_languages,
+    script_of,
+    scripts_in,
+    scripts_of_language,
+)
 
 SAMPLES = {
     "de": "Größe",
@@ -32,6 +37,22 @@ def test_a_language_is_written_in_its_scripts_and_no_other(code: str) -> None:
 @pytest.mark.parametrize("code", ["zh-TW", "zh_Hans", "ZH"])
 def test_a_region_behind_the_code_plays_no_part(code: str) -> None:
     assert scripts_of_language(code) == {"CJK"}
+
+
+@pytest.mark.parametrize(
+    ("some", "others", "may"),
+    [
+        (("de", "en-GB"), ("de_AT", "EN"), True),
+        (("deu", "eng"), ("de", "en"), True),
+        (("de", "eng"), ("de", "fra"), False),
+        (("de", "eng"), ("de", "fr"), True),  # without a table
+        (("de", "en"), ("en", "de"), False),
+    ],
+)
+def test_codes_of_two_and_of_three_letters_may_be_of_one_language(
+    some: tuple[str, str], others: tuple[str, str], may: bool
+) -> None:
+    assert may_be_same_languages(some, others) == may
 
 
 def test_an_unknown_language_has_no_scripts() -> None:

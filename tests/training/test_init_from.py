@@ -69,6 +69,7 @@ def test_a_fit_starts_with_the_weights_subwords_and_languages_of_the_model(
         (False, ("de", "en"), True),
         (False, ("en-GB", "de"), False),
         (False, ("en", ""), False),
+        (False, ("eng", "deu"), False),  # who knows
         (True, ("de", "en"), False),
     ],
 )
