@@ -89,8 +89,7 @@ class Health(Callback):
         if logged or len(module.grad_norms) == module.grad_norms.maxlen:  # or some would be lost
             self._look_at_gradients(trainer, module)
         if logged and module.device.type == "cpu" and (words := self._sharing.words()):
-            said = f"{words}; a run that was stopped goes on with --ckpt_path last."
-            rank_zero_info(f"warning at step {trainer.global_step}: {said}")
+            self._warn(trainer, f"{words}; a run that was stopped goes on with --ckpt_path last.")
 
     def _look_at_gradients(self, trainer: pl.Trainer, module: TranslationModule) -> None:
         if not module.grad_norms:
@@ -197,9 +196,11 @@ class Health(Callback):
         name = f"early {symptom.name}" if early else symptom.name
         if symptom.grade > self.told.get(name, 0):
             self.told[name] = symptom.grade
-            where = f"at step {trainer.global_step}"
-            note = f"note {where}, so early that it may mean nothing"
-            rank_zero_info(f"{note if early else f'warning {where}'}: {symptom.says}")
+            self._warn(trainer, symptom.says, early)
+
+    def _warn(self, trainer: pl.Trainer, says: str, early: bool = False) -> None:
+        kind, doubt = ("note", ", so early that it may mean nothing") if early else ("warning", "")
+        rank_zero_info(f"{kind} at step {trainer.global_step}{doubt}: {says}")
 
     def state_dict(self) -> dict[str, Any]:
         return {
