@@ -24,7 +24,7 @@ from seq2seq.interop.onnx_engine import DECODER, ENCODER, open_engine
 from seq2seq.interop.refusal import MODEL, Abilities, unable
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.attention import MultiHeadAttention
-from seq2seq.nn.embedding import TokenEmbedding
+from seq2seq.nn.embedding import TokenEmbedding, angular_rates
 from seq2seq.nn.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from seq2seq.nn.transformer import Transformer
 
@@ -214,9 +214,8 @@ def positions(graph: "Graph", module: nn.Module, config: ModelConfig, numbers: s
     if config.positions == "learned":
         assert isinstance(module.table, Tensor)
         return graph.op("Gather", graph.weight(module.table), numbers)
-    rates = torch.exp(torch.arange(0, config.d_model, 2) * (-math.log(10000.0) / config.d_model))
     column = graph.op("Unsqueeze", graph.op("Cast", numbers, to=1), graph.integers(1))
-    angles = graph.op("Mul", column, graph.weight(rates))  # (N, D / 2)
+    angles = graph.op("Mul", column, graph.weight(angular_rates(config.d_model)))  # (N, D / 2)
     return graph.op("Concat", graph.op("Sin", angles), graph.op("Cos", angles), axis=1)
 
 

@@ -94,7 +94,10 @@ POSITIONS: dict[str, Callable[[ModelConfig], nn.Module]] = {
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """-> (length, D) in fp32, from position 0."""
-    steps = torch.arange(0, d_model, 2)
-    rates = torch.exp(steps * (-math.log(10000.0) / d_model))  # (D / 2,)
-    angles = torch.arange(length)[:, None] * rates  # (length, D / 2)
+    angles = torch.arange(length)[:, None] * angular_rates(d_model)  # (length, D / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+def angular_rates(d_model: int) -> Tensor:
+    """-> (D / 2,): what each sinusoid turns from a position to the next, in radians."""
+    return torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
