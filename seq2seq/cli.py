@@ -11,7 +11,8 @@ import importlib.metadata
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from seq2seq.allocator import begin_anew
@@ -47,12 +48,28 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message} (see: {self.prog} --help)\n")
 
 
+@contextmanager
+def utf8_output() -> Iterator[None]:
+    """Standard output in UTF-8, where what is none, in a path, becomes an escape; afterwards it is
+    as before."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    encoding, errors = stream.encoding, stream.errors
+    stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # of what is left to write: Python tells it when it ends
+            stream.reconfigure(encoding=encoding, errors=errors)
+
+
+@utf8_output()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit status."""
     if sys.stderr is None:  # closed: what is said goes nowhere, and into no file opened after it
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what is no UTF-8, in a path, becomes an escape
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     if argv is None:  # the process is a command, and no host that calls this function
         begin_anew()
     try:

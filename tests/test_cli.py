@@ -1,5 +1,6 @@
 """The command line: verbs, help, and one line for every mistake."""
 
+import io
 import json
 import os
 import re
@@ -150,6 +151,16 @@ def test_what_is_printed_is_utf8_and_a_path_that_is_none_an_escape(
         assert {score["system"] for score in json.loads(shown)} == {name, "tea"}
     else:
         assert " ± " in shown
+
+
+@pytest.mark.parametrize(("arguments", "status"), [("--version", 0), ("translate none in", 2)])
+def test_standard_output_of_a_program_that_calls_main_is_as_before_it(
+    arguments: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", errors="replace")
+    monkeypatch.setattr(sys, "stdout", ours)
+    assert main(arguments.split()) == status
+    assert (ours.encoding, ours.errors) == ("latin-1", "replace")
 
 
 @pytest.mark.parametrize("arguments", ["--help", "--version", "evaluate --help"])
