@@ -69,6 +69,14 @@ OPENERS: dict[str, Any] = {
 """By the last suffix: what unpacks a file."""
 OTHERWISE_PACKED = {".bz2", ".xz", ".zip"}
 """Last suffixes of files that are not unpacked."""
+UNPACKERS = {
+    b"\x1f\x8b": "gzip -dc",
+    b"\x28\xb5\x2f\xfd": "zstd -dc",
+    b"\xfd7zXZ\x00": "xz -dc",
+    b"BZh": "bzip2 -dc",
+    b"PK\x03\x04": "funzip",
+}
+"""By the first bytes of what is packed: the command that unpacks it in a pipe."""
 
 
 @contextmanager
@@ -154,12 +162,19 @@ def decode_lines(lines: Iterable[bytes], name: str, *, errors: Errors = "strict"
     With "surrogateescape" a byte that is not UTF-8 becomes a lone surrogate, which writing with
     the same handler turns back into the byte.
     """
+    unpackers = list[str]()
     for number, line in enumerate(lines, start=1):
         if number == 1:
+            unpackers = [name for begins, name in UNPACKERS.items() if line.startswith(begins)]
             line = line.removeprefix(BOM_UTF8)
         try:
             yield line.removesuffix(b"\n").decode("utf-8", errors)
         except UnicodeDecodeError as error:
+            if unpackers:
+                raise CorpusError(
+                    f"{name} looks packed, as its first bytes tell; unpack it before, with "
+                    f"`{unpackers[0]}`."
+                ) from None
             bad = line[error.start : error.start + 1].hex()
             raise CorpusError(
                 f"{name} line {number}: byte 0x{bad} at column {error.start + 1} is not UTF-8; "

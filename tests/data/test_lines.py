@@ -1,20 +1,32 @@
 """Reading must keep the lines whatever is in them; Python's bytes are the oracle."""
 
+import bz2
 import gzip
+import io
+import lzma
 import os
 import random
+import zipfile
 from pathlib import Path
 
 import pytest
 import zstandard
 from corpora import written
 
-from seq2seq.data.lines import Errors, check_aligned, decode_lines, read_lines, refuse_pipe
+from seq2seq.data.lines import (
+    UNPACKERS,
+    Errors,
+    check_aligned,
+    decode_lines,
+    read_lines,
+    refuse_pipe,
+)
 from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
 
 # str.splitlines() would split at each of these.
 SEPARATORS = ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+TEXT = "".join(f"line {n}\n" for n in range(300)).encode()
 
 
 @pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
@@ -117,9 +129,8 @@ def test_a_zst_file_packed_with_a_long_window_is_read(tmp_path: Path) -> None:
     "damage", ["cut", "cut to the header", "cut to nothing", "not packed", "flipped"]
 )
 def test_a_damaged_packed_file_is_named(tmp_path: Path, packing: str, damage: str) -> None:
-    text = "".join(f"line {n}\n" for n in range(300)).encode()
     checked = zstandard.ZstdCompressor(write_checksum=True)
-    packed = gzip.compress(text) if packing == "gzip" else checked.compress(text)
+    packed = gzip.compress(TEXT) if packing == "gzip" else checked.compress(TEXT)
     flipped = bytearray(packed)
     flipped[len(packed) // 2] ^= 0xFF
     contents = {
@@ -146,6 +157,25 @@ def test_a_file_that_is_packed_otherwise_is_told_what_is_unpacked(
     path.write_bytes(b"\xfd7zXZ\n")
     with pytest.raises(CorpusError, match=rf"^{path} is packed, but only \.gz and \.zst are "):
         list(read_lines(path, errors=errors))
+
+
+@pytest.mark.parametrize("command", ["gzip", "zstd", "xz", "bzip2", "funzip"])
+def test_what_is_packed_and_not_named_so_is_told_what_unpacks_it(command: str) -> None:
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("text", TEXT)
+    packed = {
+        "gzip": gzip.compress(TEXT),
+        "zstd": zstandard.compress(TEXT),
+        "xz": lzma.compress(TEXT),
+        "bzip2": bz2.compress(TEXT),
+        "funzip": zipped.getvalue(),
+    }[command]
+    with pytest.raises(CorpusError, match=f"^standard input looks packed, .*`{command}( -dc)?`"):
+        list(decode_lines(io.BytesIO(packed), "standard input"))
+    begins = next(each for each in UNPACKERS if packed.startswith(each))
+    if begins.isascii():  # a text may begin so, too
+        assert list(decode_lines([begins], "standard input")) == [begins.decode()]
 
 
 def test_undecodable_bytes_that_are_escaped_come_back_when_written(tmp_path: Path) -> None:
