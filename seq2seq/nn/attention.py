@@ -143,7 +143,7 @@ def avoid_cudnn_attention() -> None:
 class MultiHeadAttention(nn.Module):
     """H attentions side by side (Vaswani et al. 2017, section 3.2.2).
 
-    forward: query (B, Q, D), key and value (B, K, D),
+    forward: query (B, Q, D), key (B, K, key_dim), value (B, K, value_dim),
              visible: valid lengths (B,) or (B, Q), or as masks.py says -> (B, Q, D)
     A query whose valid length is 0 mixes no value: it gets the output projection's bias, or zero
     without one; never NaN and never the mean of the padding.
@@ -156,6 +156,8 @@ class MultiHeadAttention(nn.Module):
         d_model: int,
         heads: int,
         head_dim: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
         form: AttentionForm = "auto",
@@ -165,13 +167,13 @@ class MultiHeadAttention(nn.Module):
         self.dropout, self.form = dropout, form
         inner = heads * self.head_dim
         self.query = nn.Linear(d_model, inner, bias=bias)
-        self.key = nn.Linear(d_model, inner, bias=bias)
-        self.value = nn.Linear(d_model, inner, bias=bias)
+        self.key = nn.Linear(key_dim or d_model, inner, bias=bias)
+        self.value = nn.Linear(value_dim or d_model, inner, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
 
     def keys_and_values(self, key: Tensor, value: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """key and value (..., D) -> both projected, (B, H, K, E), or (K, H, E) for joined
-        sentences."""
+        """key (..., key_dim), value (..., value_dim) -> both projected, (B, H, K, E), or (K, H, E)
+        for joined sentences."""
         keys, values = self.key(key), self.value(value)
         return layout.split(keys, self.head_dim), layout.split(values, self.head_dim)
 

@@ -48,8 +48,9 @@ def keys_seen(visible: Tensor) -> Tensor:
 
 
 def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Give ours the weights of theirs, where the three input projections are one matrix."""
-    weights = theirs.in_proj_weight.chunk(3)
+    """Give ours the weights of theirs, where the three input projections may be one matrix."""
+    three = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
+    weights = three if theirs.in_proj_weight is None else theirs.in_proj_weight.chunk(3)
     projections = (ours.query, ours.key, ours.value)
     with torch.no_grad():
         for projection, weight in zip(projections, weights, strict=True):

@@ -179,9 +179,11 @@ def test_concatenated_projections_equal_the_projection_by_concatenated_matrices(
 def test_multi_head_attention_equals_a_loop_of_heads(
     form: AttentionForm, valid_lens: Tensor, bias: bool
 ) -> None:
-    """With a head width that is nobody's multiple, and keys and values of two other tensors."""
-    attention = MultiHeadAttention(d_model=D, heads=H, head_dim=E, bias=bias, form=form)
-    query, key, value = torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, D)
+    """With a head width, a key width and a value width that are nobody's multiple."""
+    attention = MultiHeadAttention(
+        d_model=D, heads=H, head_dim=E, key_dim=8, value_dim=9, bias=bias, form=form
+    )
+    query, key, value = torch.randn(B, Q, D), torch.randn(B, K, 8), torch.randn(B, K, 9)
     found = attention(query, key, value, valid_lens)
     assert found.shape == (B, Q, D)
     torch.testing.assert_close(found, by_hand(attention, query, key, value, valid_lens))
@@ -190,17 +192,23 @@ def test_multi_head_attention_equals_a_loop_of_heads(
 @every_form
 @pytest.mark.parametrize("mask", ["padding", "causal"])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("widths", [(None, None), (8, 9)], ids=["self", "cross"])
 def test_multi_head_attention_equals_torchs_with_copied_weights(
-    form: AttentionForm, mask: str, bias: bool
+    form: AttentionForm, mask: str, bias: bool, widths: tuple[int | None, int | None]
 ) -> None:
+    key_dim, value_dim = widths
     d_model = H * E
-    theirs = nn.MultiheadAttention(d_model, H, bias=bias, batch_first=True)
+    theirs = nn.MultiheadAttention(
+        d_model, H, bias=bias, kdim=key_dim, vdim=value_dim, batch_first=True
+    )
     fill_vectors(theirs)
-    ours = MultiHeadAttention(d_model=d_model, heads=H, bias=bias, form=form)
+    ours = MultiHeadAttention(
+        d_model=d_model, heads=H, key_dim=key_dim, value_dim=value_dim, bias=bias, form=form
+    )
     copy_attention(theirs, ours)
     query = torch.randn(B, Q, d_model, requires_grad=True)
-    key = torch.randn(B, K, d_model)
-    value = torch.randn(B, K, d_model)
+    key = torch.randn(B, K, key_dim or d_model)
+    value = torch.randn(B, K, value_dim or d_model)
     lens = VALID_LENS[mask]
     forbidden = ~may_attend(lens, K)  # torch's masks say what may not be seen
     masks = (
@@ -219,8 +227,8 @@ def test_multi_head_attention_equals_torchs_with_copied_weights(
 
 @every_mask
 def test_weights_are_the_oracles_and_sum_to_one_where_there_is_a_key(valid_lens: Tensor) -> None:
-    attention = MultiHeadAttention(d_model=D, heads=H, head_dim=E, dropout=0.9)
-    query, key = torch.randn(B, Q, D), torch.randn(B, K, D)
+    attention = MultiHeadAttention(d_model=D, heads=H, head_dim=E, key_dim=8, dropout=0.9)
+    query, key = torch.randn(B, Q, D), torch.randn(B, K, 8)
     weights = attention.weights(query, key, valid_lens)
     q = attention.query(query).view(B, Q, H, E).transpose(1, 2)
     k = attention.key(key).view(B, K, H, E).transpose(1, 2)
