@@ -8,7 +8,7 @@ some of them below. The exit status is 1 if something would spoil training or ev
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     )
     reports = inspect(plan, progress)
     spoilt = [f"{report.role} ({report.files})" for report in reports if report.spoilt]
-    verdict = f"Spoilt: {', '.join(spoilt)}." if spoilt else "Nothing spoils this data."
+    verdict = _verdict(spoilt, reports)
     content = [dataclasses.asdict(report) for report in reports]
     serialized = json.dumps({"spoilt": bool(spoilt), "corpora": content}, ensure_ascii=False)
     try:
@@ -104,6 +104,13 @@ def run(args: argparse.Namespace) -> int:
                 print(*_lines(report), sep="\n", end="\n\n")
             print(verdict)
     return 1 if spoilt else 0
+
+
+def _verdict(spoilt: Sequence[str], reports: Sequence[CorpusReport]) -> str:
+    if spoilt:
+        return f"Spoilt: {', '.join(spoilt)}."
+    warned = any(each.severity == "warns" for report in reports for each in report.findings)
+    return f"Nothing spoils this data{', but see the warnings' if warned else ''}."
 
 
 def _subwords(model: str | None) -> "tuple[Subwords, Subwords] | None":

@@ -1,8 +1,8 @@
 """The data doctor: walks corpora twice, says what is wrong with them, changes nothing.
 
 The first walk counts lines and draws a sample, from which follows what is normal; the second looks
-at every pair. Memory: 16 bytes for each training pair at most (0.8 GB for 50 million), and about
-1 kB for each evaluation pair; the text itself is never kept.
+at every pair. Memory: 16 bytes for each training pair at most (0.8 GB for 50 million), and 1 to
+2 kB for each evaluation pair; the text itself is never kept.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ class Plan:
 
     train: CorpusFiles
     evaluation: Sequence[tuple[str, CorpusFiles]] = ()
-    """(validation or test, files)"""
+    """(validation or test, files), validation first"""
     languages: Languages = ("", "")
     subwords: tuple[Subwords, Subwords] | None = None
     limits: Limits = LIMITS
@@ -57,15 +57,17 @@ def inspect(plan: Plan, track: Track = no_track) -> list[CorpusReport]:
 
     Evaluation sets are held against what is normal in train.
     """
-    overlap = Overlap()
+    with_train, with_validation = Overlap(), Overlap()
     corpora = [("train", plan.train), *plan.evaluation]
     surveys = [survey(files, plan.languages, track, role) for role, files in corpora]
     normal = learn_normal(surveys[0].sample, plan.languages, plan.limits)
-    for _, files in plan.evaluation:
+    for role, files in plan.evaluation:
         for pair in whole_pairs(files, plan.languages):
-            overlap.expect(pair)
+            with_train.expect(pair)
+            if role == "test":
+                with_validation.expect(pair)
     return [
-        _Inspection(plan, role, files, seen, normal, overlap).report(track)
+        _Inspection(plan, role, files, seen, normal, with_train, with_validation).report(track)
         for (role, files), seen in zip(corpora, surveys, strict=True)
     ]
 
@@ -92,10 +94,11 @@ class _Inspection:
         files: CorpusFiles,
         seen: Survey,
         normal: Normal,
-        overlap: Overlap,
+        with_train: Overlap,
+        with_validation: Overlap,
     ) -> None:
         self.plan, self.role, self.files, self.seen = plan, role, files, seen
-        self.normal, self.overlap = normal, overlap
+        self.normal, self.with_train, self.with_validation = normal, with_train, with_validation
         self.counts = {name: _Count() for name in [*RULES, *KINDS, "duplicate"]}
         self.full = self.pairs = 0
         subwords = plan.subwords or (None, None)
@@ -138,12 +141,23 @@ class _Inspection:
             if first := self.seen.repeated.line(key):
                 self.counts["duplicate"].add(line, pair, f"as line {first}")
             self.seen.repeated.keep(key, line)
-        if self.role == "train":
-            self.overlap.meet(pair, line)
-            return full
-        for kind, train_line in self.overlap.met(pair).items():
-            self.counts[kind].add(line, pair, f"train line {train_line}")
+        self._compare(line, pair)
         return full
+
+    def _compare(self, line: int, pair: Pair) -> None:
+        """With the corpora that it should not stand in."""
+        if self.role == "train":
+            self.with_train.meet(pair, line)
+            return
+        for kind, there in self.with_train.met(pair).items():
+            self.counts[kind].add(line, pair, f"train line {there}")
+        if self.role == "validation":
+            self.with_validation.meet(pair, line)
+            return
+        for kind, there in self.with_validation.met(pair).items():
+            if kind.startswith("overlap-pair"):
+                name = kind.replace("pair", "validation")
+                self.counts[name].add(line, pair, f"validation line {there}")
 
     def _findings(self, translated_otherwise: int) -> Iterator[Finding]:
         train = self.role == "train"

@@ -33,6 +33,16 @@ def test_healthy_data_exits_with_0_and_says_so(capsys: pytest.CaptureFixture[str
     assert said.endswith("Nothing spoils this data.\n")
 
 
+def test_warnings_are_pointed_at_where_nothing_spoils_the_data(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, "test", [*TEST, DEV[0]])
+    assert main(COMMAND.split()) == 0
+    said = capsys.readouterr().out
+    assert "warns  overlap-validation " in said
+    assert said.endswith("Nothing spoils this data, but see the warnings.\n")
+
+
 def test_what_spoils_a_set_exits_with_1_and_names_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

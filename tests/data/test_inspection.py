@@ -145,6 +145,31 @@ def test_test_pairs_in_train_spoil_the_test_above_one_percent(
     assert (first.line, first.note) == (101 - shared, "train line 1")
 
 
+@pytest.mark.parametrize(("shared", "severity"), [(1, "warns"), (25, "warns"), (26, "spoils")])
+def test_test_pairs_in_validation_spoil_the_test_above_a_quarter(
+    tmp_path: Path, shared: int, severity: str
+) -> None:
+    hidden = (ELSEWHERE[0][0].upper(), ELSEWHERE[0][1])
+    sets = {
+        "train": HEALTHY,
+        "validation": ELSEWHERE,
+        "test": [*latin(99 - shared, 8), *ELSEWHERE[1 : shared + 1], hidden],
+    }
+    files = {}
+    for name, pairs in sets.items():
+        src, tgt = write(tmp_path, name, pairs)
+        files[name] = CorpusFiles(src=src, tgt=tgt)
+    plan = Plan(train=files.pop("train"), evaluation=list(files.items()))
+    train, validation, test = inspect(plan)
+    assert train.findings == validation.findings == []
+    found = {finding.name: finding for finding in test.findings}
+    assert found.keys() == {"overlap-validation", "overlap-validation-folded"}
+    exact = found["overlap-validation"]
+    assert (exact.severity, exact.count) == (severity, shared)
+    assert (exact.examples[0].line, exact.examples[0].note) == (100 - shared, "validation line 2")
+    assert found["overlap-validation-folded"].count == shared + 1
+
+
 def test_case_and_punctuation_do_not_hide_an_overlap(tmp_path: Path) -> None:
     hidden = [(src.upper().rstrip("."), f"»{tgt}«") for src, tgt in HEALTHY[:5]]
     _, test = reports(tmp_path, HEALTHY, [*hidden, *ELSEWHERE])
