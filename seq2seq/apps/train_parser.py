@@ -30,11 +30,16 @@ CORPORA = {
 CORPUS = {field.name for field in fields(CorpusFiles)}
 """The settings of one."""
 NO_CORPUS = re.compile(
-    r'Parser key "data\.(train|validation|test)":.*'
+    r'Parser key "data\.(train|validation|test)":(.*)'
     r"value type: <class '([\w.]+)'>\s+Given value: (.*)",
     re.DOTALL,
 )
 """How the parser tells of a value that none of these can have."""
+IN_CORPUS = re.compile(
+    r"""CorpusFiles':\s+(?:Option '(\w+)' is|Parser key "(\w+)":(.*?)value: ([^\n]*)\n    - )""",
+    re.DOTALL,
+)
+"""How it tells of a setting that a corpus has not, and of one that has a wrong value."""
 NO_GROUP = re.compile(r"""Parser key "([\w.]+)":\s+Unable to load config '(.*?)'""", re.DOTALL)
 """How it tells of a value that is no settings, nor a file of them."""
 NO_KIND = re.compile(
@@ -126,7 +131,7 @@ class OneLineParser(LightningArgumentParser):
         return next((found for found in tries if 0 < len(found) <= MOST_SUGGESTED), [])
 
 
-def _no_corpus(name: str, kind: str, value: str) -> str:
+def _no_corpus(name: str, errors: str, kind: str, value: str) -> str:
     """What the user is told of a value of this class for data.NAME."""
     setting, form = f"data.{name}", CORPORA[name]
     inside = re.match(r"NestedArg\(key='(\w+)(\.\w+)?'", value)
@@ -135,10 +140,20 @@ def _no_corpus(name: str, kind: str, value: str) -> str:
             f"--{setting}.{inside[1]}{inside[2]} alone is not a corpus; give it as a whole: "
             f"--{setting}.{inside[1]} '{{src: FILE, tgt: FILE}}'"
         )
-    if inside:
+    problems = IN_CORPUS.findall(errors)
+    if inside and (inside[2] or not problems):
         typed = f"{setting}.{inside[1]}{inside[2] or ''}"
         return f"{typed} is neither a corpus nor a setting of one; give {form}"
-    shown = f"={value}" if kind == "dict" else ""  # a text may be all that a file holds
+    if problems:
+        unknown, key, expected, given = problems[-1]  # of a corpus, where several stand together
+        within = re.search(rf"'([^']*)': {{[^{{}}]*'{unknown or key}': ", value)
+        of = f"{setting}.{within[1]}" if within else setting
+        if key:
+            kinds = re.findall(r"Expected an? <class '(\w+)'>", expected)
+            return f"{of}.{key}={given} is none of what is expected: {_listed(kinds)}"
+        return f"{of}.{unknown} is neither a corpus nor a setting of one; give {form}"
+    # a text may be all that a file holds, and the parser shows what it has read its own way
+    shown = f"={value}" if kind == "dict" and "Namespace(" not in value else ""
     return f"{setting}{shown} is not a corpus; give {form}"
 
 
@@ -152,8 +167,11 @@ def _no_kind(setting: str, errors: str, value: str) -> str:
     found = re.findall(r"- (?:Expected an?|Unexpected) ([^\n:]+)", errors)
     shown = re.sub(r"<class '([\w.]+)'>|typing\.Literal", r"\1", "; ".join(found))
     named = re.sub(r"dot import path string|import path format", "name of a class", shown)
-    known = dict.fromkeys(named.replace("NoneType", "null").split("; "))
-    return f"{setting}={value} is none of what is expected: {'; '.join(known)}"
+    return f"{setting}={value} is none of what is expected: {_listed(named.split('; '))}"
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys("null" if kind == "NoneType" else kind for kind in kinds))
 
 
 def refusal_of_class(told: str) -> str:

@@ -19,9 +19,9 @@ class Mixture(Sampler[list[Draw]]):
     Corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
     none, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every
     pair comes once an epoch, above it small corpora come more often. An epoch has as many batches
-    as all corpora together, up to rounding to whole steps of `accumulated` batches. Each corpus
-    goes through its own epochs, one after the other: no pair of it comes twice before all others
-    have come once.
+    as all corpora together. Each share is rounded to whole steps of `accumulated` batches, at least
+    one. Each corpus goes through its own epochs, one after the other: no pair of it comes twice
+    before all others have come once.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ def _shares(sizes: Shares, weights: Sequence[float | None], temperature: float) 
             f"to none."
         )
     wanted = np.array(given or sizes ** (1 / temperature), dtype=np.float64)
+    wanted /= wanted.max()  # the sum of large ones may be infinite
     shares: Shares = np.rint(sizes.sum() * wanted / wanted.sum()).astype(np.int64)
     return shares.clip(min=1)
 

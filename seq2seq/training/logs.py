@@ -18,8 +18,11 @@ def read_log(run: Path) -> Log:
     where a later file begins, what earlier files say is ignored."""
     paths = sorted((run / FOLDER).glob("version_*/metrics.csv"), key=_version)
     if not paths:
-        what = "has no logs/version_*/metrics.csv" if run.exists() else "does not exist"
-        raise ConfigError(f"{run} {what}; expected the folder of a run, as given to --run.")
+        what = f"has no {FOLDER}/version_*/metrics.csv" if run.exists() else "does not exist"
+        why = "expected the folder of a run, as given to --run."
+        if (run / "config.yaml").is_file():
+            why = "a run writes it with its first numbers, unless trainer.logger is another one."
+        raise ConfigError(f"{run} {what}; {why}")
     rows: list[Row] = []
     for path in paths:
         new = list(_rows(path))

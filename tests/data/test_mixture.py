@@ -67,6 +67,8 @@ def test_weights_are_shares_of_the_batches() -> None:
     mixture = mixture_of(400, 40, 40, weights=(2.0, 1.0, 1.0))
     assert Counter(draw.corpus for draw in mixture.batches(0)) == {0: 60, 1: 30, 2: 30}
     assert mixture_of(400, 40, weights=(1000.0, 1.0)).shares.tolist() == [110, 1]  # at least
+    assert mixture_of(40, 40, weights=(1e308, 1e308)).shares.tolist() == [10, 10]
+    assert mixture_of(40, 40, weights=(3e-308, 1e-308)).shares.tolist() == [15, 5]
 
 
 def test_temperature_takes_sizes_to_the_power_of_its_inverse() -> None:

@@ -102,3 +102,10 @@ def test_a_log_that_cannot_be_had_is_named(tmp_path: Path, content: str | None, 
 def test_a_folder_without_logs_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no logs/version_\*/metrics\.csv"):
         read_log(tmp_path)
+
+
+def test_a_run_without_logs_is_told_as_one(corpus: Path, run: Run) -> None:
+    assert run("fit", *settings(run="silent", trainer__logger="false", trainer__max_steps=1)) == 0
+    said = r"silent has no logs/.*; a run writes it with its first numbers, unless trainer\.logger"
+    with pytest.raises(ConfigError, match=said):
+        read_log(Path("silent"))

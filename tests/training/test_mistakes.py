@@ -201,7 +201,22 @@ def test_a_group_of_settings_that_is_one_value_is_named(
         ("--data.test train.src", "data.test is not a corpus; give --data.test '{NAME: {src: FILE"),
         (
             '--data.train {"source":"a.src"}',
-            "data.train={'source': 'a.src'} is not a corpus; give ",
+            "data.train.source is neither a corpus nor a setting of one; give ",
+        ),
+        ('--data.train {"a":{"b":1}}', "data.train.a.b is neither a corpus nor a setting of one; "),
+        ("--data.train.weight x", "data.train.weight=x is none of what is expected: float; null "),
+        ('--data.train {"a":{"src":1}}', "data.train.a.src=1 is none of .*: str; null "),
+        (
+            '--data.train {"a":{"path":"a.tsv"},"b":{"path":"b.tsv","weight":true}}',
+            "data.train.b.weight=True is none of what is expected: float; null ",
+        ),
+        (
+            '--data.train {"a":{"path":"a.tsv"},"b":{"path":"b.tsv","wait":3}}',
+            "data.train.b.wait is neither a corpus nor a setting of one; give ",
+        ),
+        (
+            '--data.train {"a":{"path":"a.tsv"},"b":"b.tsv"}',
+            "data.train is not a corpus; give --data.train.src FILE ",
         ),
         ("--data.train.source a.src", "data.train.source is neither a corpus nor a setting of"),
         ("--data.test.x a.src", "data.test.x is neither a corpus nor .*--data.test '{NAME: {src"),
