@@ -60,4 +60,4 @@ def run(args: argparse.Namespace) -> None:
 def _holds(output: Path, name: str) -> bool:
     """Whether `output` is the finished fetch of this corpus."""
     source = output / TERMS
-    return source.is_file() and source.read_text(encoding="utf-8").startswith(f"# {name}\n")
+    return source.is_file() and source.read_bytes().startswith(f"# {name}\n".encode())

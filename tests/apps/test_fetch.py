@@ -232,6 +232,15 @@ def test_another_folder_is_never_overwritten(
     assert expected in capsys.readouterr().err
 
 
+def test_a_source_md_in_another_encoding_is_none_of_ours(
+    origin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("other").mkdir()
+    Path("other/SOURCE.md").write_bytes("# Französisch\n".encode("latin-1"))
+    assert main([*MULTI30K, "--output", "other"]) == 2
+    assert "error: other exists but does not hold multi30k" in capsys.readouterr().err
+
+
 def test_a_folder_that_cannot_be_made_is_named(
     origin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
