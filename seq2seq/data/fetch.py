@@ -159,14 +159,14 @@ def _download(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=60) as reply:
             return bytes(reply.read())
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: a redirection
         raise _unreachable(url, str(error), "all of the .gz files") from error
 
 
 def _unreachable(what: str, why: str, files: str) -> UserError:
     return UserError(
-        f"could not download {what}: {why}; where there is no network, copy {files} to a folder "
-        f"DIR and add --from DIR."
+        f"could not download {what}: {' '.join(why.split())}; where there is no network, copy "
+        f"{files} to a folder DIR and add --from DIR."
     )
 
 

@@ -9,7 +9,9 @@ import sys
 import tarfile
 import venv
 import zipfile
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -258,6 +260,30 @@ def test_without_a_network_one_line_names_the_url_and_the_way_out(
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith(f"error: could not download {url}train.en.gz: ")
     assert error.endswith("add --from DIR.")
+
+
+@pytest.mark.parametrize("location", ["http://[nowhere/", "/round/"])
+def test_a_redirection_that_leads_nowhere_is_one_line(
+    origin: Path, location: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Redirection(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", location)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Redirection) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        monkeypatch.setattr(fetch, "MULTI30K_URL", url)
+        assert main(["fetch", "multi30k"]) == 2
+        server.shutdown()
+    _, error = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"error: could not download {url}train.en.gz: ")
+    assert list(Path("data").iterdir()) == []
 
 
 def test_without_a_registry_pips_own_error_is_told_in_one_line(
