@@ -1,5 +1,6 @@
 """Files of other toolkits: what is wrong with one is one error, and no code in them is run."""
 
+import errno
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,9 +78,10 @@ def read_checkpoint(path: Path, types: Sequence[type] = ()) -> dict[str, Any]:
     try:
         with torch.serialization.safe_globals([*NUMPY, *types]):
             value = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
     except Exception as error:  # of what is damaged, torch raises whatever it meets
+        # In a small one that was cut off it looks for the end before the beginning: EINVAL.
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise ModelFolderError(f"{path} cannot be read: {error.strerror}.") from None
         if ran_out(error):
             raise ModelFolderError(f"{path} does not fit into memory.") from None
         if named := str(error).partition("GLOBAL ")[2].partition(" ")[0]:
