@@ -57,7 +57,8 @@ class CTranslate2Engine:
             if odd:
                 (found[row],) = self._translate([request], limit, config, forbidden=NEVER_SAID)
             # It scores neither a prefix nor the end that a limit brings.
-            if odd or ruled or request.prefix or any(len(each) >= limit for each in said):
+            full = any(len(each.tokens) >= limit - 1 for each in found[row])
+            if odd or ruled or request.prefix or full:
                 again.append(row)
         best = self._scored(
             [batch[row] for row in again],
@@ -105,7 +106,7 @@ class CTranslate2Engine:
             [self.tgt.pieces(each.prefix) for each in batch],
             min_decoding_length=min(config.min_target_length, limit - 1),
             no_repeat_ngram_size=config.no_repeat_ngram,
-            max_decoding_length=limit,
+            max_decoding_length=max(limit - 1, 1),  # what stands before the end that a limit brings
             suppress_sequences=[[piece] for piece in self.tgt.pieces(forbidden)] or None,
             return_scores=True,
             **self._way(config),

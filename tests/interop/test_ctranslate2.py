@@ -98,6 +98,25 @@ def test_hypotheses_of_a_beam_are_possible_scored_as_ours_and_best_first(
             assert score == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize("offset", [1, 2, 6])
+@pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
+def test_of_a_beam_that_its_limit_ends_all_hypotheses_are_ours(
+    offset: int, engine: str, tmp_path: Path
+) -> None:
+    saved = brief_model()
+    with torch.no_grad():
+        saved.network.output.bias[:4] -= 40.0  # nothing ends before its limit
+    other, _ = opened(saved, engine, tmp_path)
+    config = search_of(4, n_best=4, max_length_ratio=0.0, max_length_offset=offset)
+    batch = [replace(each, prefix=[]) for each in asked(saved)]
+    expected = NativeEngine(saved.network).search(batch, config)
+    for ours, theirs in zip(expected, other.search(batch, config), strict=True):
+        assert len(ours) == (1 if offset == 1 else 4)
+        assert [each.tokens for each in theirs] == [each.tokens for each in ours]
+        scores = [each.score for each in ours]
+        assert [each.score for each in theirs] == pytest.approx(scores, abs=1e-4)
+
+
 @pytest.mark.parametrize("engine", ["ctranslate2", "huggingface"])
 def test_a_beam_finds_the_same_among_sentences_of_other_limits(engine: str, tmp_path: Path) -> None:
     saved = brief_model()
