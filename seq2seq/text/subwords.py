@@ -211,14 +211,17 @@ class Subwords:
         return [str(self._model.IdToPiece(i)) for i in ids]
 
     def words(self, ids: Sequence[int]) -> list[int]:
-        """Of each subword the word that it is in, 0 for the first; words stand between spaces. A
-        space alone belongs to the word after it, and to none, -1, at the end."""
+        """Of each subword the word that it begins in, 0 for the first; words stand between spaces.
+        A space alone belongs to the word after it, and to none, -1, at the end."""
         word, begins, found = -1, True, []
         for piece in self.pieces(ids):
+            text = piece.strip(SPACE)
             begins = begins or piece[0] == SPACE
-            if begins and piece != SPACE:
+            if begins and text:
                 word, begins = word + 1, False
             found.append(word + begins)
+            word += text.count(SPACE)
+            begins = begins or piece[-1] == SPACE
         return [each if each <= word else -1 for each in found]
 
     def written_words(self, text: str) -> list[int]:
@@ -228,8 +231,9 @@ class Subwords:
         begun = len(text) + 1 - len(_line(f"{text}."))  # white space before the line
         normalized, offsets = self._model.Normalize(line, with_offsets=True)
         written = [word.start() - begun for word in re.finditer("[^ ]+", text)]
-        begin = [offsets[mark.end()] for mark in re.finditer(f"{SPACE}(?!{SPACE}|$)", normalized)]
-        return [bisect(written, begin[word]) - 1 for word in self.words(self.encode(text))]
+        begin = [offsets[word.start()] for word in re.finditer(f"[^{SPACE}]+", normalized)]
+        words = self.words(self.encode(text))
+        return [bisect(written, begin[word]) - 1 if word >= 0 else -1 for word in words]
 
     @cached_property
     def unlearned(self) -> frozenset[int]:

@@ -363,3 +363,31 @@ def test_written_words_are_those_between_the_spaces_of_the_text_itself(
 def test_written_words_are_the_words_of_the_subwords_where_spaces_stay(subwords: Subwords) -> None:
     for text in TEXTS[:30]:
         assert subwords.written_words(text) == subwords.words(subwords.encode(text))
+
+
+@pytest.mark.parametrize(
+    "spaces",
+    [
+        {"add_dummy_prefix": False},
+        {"treat_whitespace_as_suffix": True},
+        {"split_by_whitespace": False},
+    ],
+    ids=str,
+)
+def test_words_of_models_that_place_spaces_otherwise_are_those_of_the_text(
+    spaces: dict[str, bool], tmp_path: Path
+) -> None:
+    """As models of other toolkits may have them."""
+    path = tmp_path / "foreign.model"
+    others(path, vocab_size=50, **spaces)
+    subwords = Subwords(path.read_bytes())
+    for text in [*TEXTS[:60], "kare 今"]:
+        ids, place, numbers = subwords.encode(text), 0, []
+        spelled = "".join(subwords.pieces(ids)).replace("\u2581", " ")
+        for piece in subwords.pieces(ids):
+            rest = spelled[place:]
+            begun = spelled[: len(spelled) - len(rest.lstrip()) + 1]
+            numbers.append(len(begun.split()) - 1 if rest.strip() else -1)
+            place += len(piece)
+        assert subwords.words(ids) == numbers
+        assert subwords.written_words(text) == numbers
