@@ -4,6 +4,7 @@ The folder's SOURCE.md says where the text comes from and under which terms it m
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     if _holds(output, name):
         print(f"{output} is already there", file=sys.stderr)
         return
-    if output.exists():
+    if os.path.lexists(output):  # a link that leads nowhere, too
         raise ConfigError(
             f"{output} exists but does not hold {name}; remove it, or choose another --output."
         )

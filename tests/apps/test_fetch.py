@@ -234,6 +234,15 @@ def test_another_folder_is_never_overwritten(
     assert expected in capsys.readouterr().err
 
 
+def test_a_link_that_leads_nowhere_is_refused_before_the_work(
+    origin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("link").symlink_to("nowhere")
+    assert main([*MULTI30K, "--output", "link"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: link exists but does not hold multi30k; remove it")
+
+
 def test_a_source_md_in_another_encoding_is_none_of_ours(
     origin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
