@@ -123,7 +123,7 @@ def _vocabulary(
         eos=ids[eos],
         start=first,
     )
-    return vocabulary(dict(enumerate(tokens)), special, texts)
+    return vocabulary(folder, dict(enumerate(tokens)), special, texts)
 
 
 def _network(

@@ -219,7 +219,7 @@ def _vocabularies(
                 f"but {name} has {len(weights[name])} rows."
             )
         special = SpecialIds(unk=UNK, pad=PAD, eos=EOS, start=EOS)
-        found.append(vocabulary(dict(enumerate(entries)), special, pieces))
+        found.append(vocabulary(path.parent, dict(enumerate(entries)), special, pieces))
     return found
 
 

@@ -177,7 +177,7 @@ def _vocabularies(
             eos=ids.get("</s>", eos),
             start=start,
         )
-        found.append(vocabulary(entries, special, texts))
+        found.append(vocabulary(folder / file, entries, special, texts))
     return found[0], found[1]
 
 

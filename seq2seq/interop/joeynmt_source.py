@@ -205,7 +205,7 @@ def _vocabularies(
             )
         unk, pad, bos, eos = (tokens.index(special[f"{each}_token"]) for each in ORDER)
         ids = SpecialIds(unk=unk, pad=pad, bos=bos, eos=eos, start=bos)
-        side = vocabulary(dict(enumerate(tokens)), ids, pieces)
+        side = vocabulary(folder, dict(enumerate(tokens)), ids, pieces)
         found.append((side, side.subwords(restricted(model, set(tokens)))))
     return found
 

@@ -39,6 +39,8 @@ class SpecialIds:
 class Vocabulary:
     """Which row of their embeddings each of our ids gets."""
 
+    path: Path
+    """Where it is from, for errors."""
     pieces: list[str]
     """By our ids."""
     rows: list[int]
@@ -52,7 +54,8 @@ class Vocabulary:
         """table (V theirs, ...) -> (V ours, ...); ModelFolderError if it has other rows."""
         if table.shape[:1] != (self.size,):
             raise ModelFolderError(
-                f"weights of shape {tuple(table.shape)} do not fit a vocabulary of {self.size}."
+                f"{self.path}: weights of shape {tuple(table.shape)} do not fit a vocabulary of "
+                f"{self.size}."
             )
         zeros = table.new_zeros(1, *table.shape[1:])
         return torch.cat([table, zeros])[torch.tensor(self.rows)]
@@ -69,9 +72,10 @@ class Vocabulary:
 
 
 def vocabulary(
-    entries: Mapping[int, str], special: SpecialIds, texts: Sequence[str] = ()
+    path: Path, entries: Mapping[int, str], special: SpecialIds, texts: Sequence[str] = ()
 ) -> Vocabulary:
-    """entries: theirs by id; texts: what text can become; a piece without entry is unknown there.
+    """path: where it is from; entries: theirs by id; texts: what text can become; a piece without
+    entry is unknown there.
 
     No text becomes an entry that has the name of a special piece of ours but is none there, or that
     SentencePiece does not accept as a piece.
@@ -80,7 +84,7 @@ def vocabulary(
     for special_id in filter(lambda each: each is not None, [*first, special.start]):
         if type(special_id) is not int or special_id not in entries:
             raise ModelFolderError(
-                f"the vocabulary has no id {special_id}, which is a special one."
+                f"{path}: the vocabulary has no id {special_id}, which is a special one."
             )
     others = [i for i in sorted(entries) if i not in first]
     named = {
@@ -91,7 +95,9 @@ def vocabulary(
     pieces = [*SPECIAL, *named.values(), *lacking]
     twice, times = Counter(pieces).most_common(1)[0]
     if times > 1:
-        raise ModelFolderError(f"the vocabulary has {twice!r} twice; each piece may have one id.")
+        raise ModelFolderError(
+            f"{path}: the vocabulary has {twice!r} twice; each piece may have one id."
+        )
     pad = -1 if special.pad is None else special.pad
     start = pad if special.start is None else special.start
     bos = start if special.bos is None else special.bos
@@ -99,7 +105,7 @@ def vocabulary(
     added = [PAD_ID] if special.pad is None else []
     added += [BOS_ID] if special.bos is None else []
     added += range(len(others) + 4, len(pieces))
-    return Vocabulary(pieces, rows, added, len(entries))
+    return Vocabulary(path, pieces, rows, added, len(entries))
 
 
 def _is_piece(entry: str) -> bool:

@@ -475,6 +475,10 @@ def test_weights_and_dictionaries_that_do_not_fit_are_named(tmp_path: Path) -> N
     write(tmp_path / "dict.de.txt", ["a 1", "b 2 #fairseq:overwrite"])
     with pytest.raises(ModelFolderError, match="6 entries with the special ones, but decoder"):
         read(tmp_path)
+    rows = len(weights["decoder.embed_tokens.weight"]) - len(SPECIAL)
+    write(tmp_path / "dict.de.txt", ["a 1"] * rows)
+    with pytest.raises(ModelFolderError, match=rf"{tmp_path}: the vocabulary has 'a' twice"):
+        read(tmp_path)
     write(tmp_path / "dict.de.txt", ["a 1", "b"])
     with pytest.raises(ModelFolderError, match=r"dict\.de\.txt is damaged: line 2 is not a symbol"):
         read(tmp_path)

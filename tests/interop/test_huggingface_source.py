@@ -193,6 +193,7 @@ def test_any_text_has_their_ids_unless_two_characters_run_that_one_language_lack
     tokens = tokenizer(tmp_path)
     ids = json.loads((tmp_path / "vocab.json").read_text())
     entries = vocabulary(
+        tmp_path,
         {i: piece for piece, i in ids.items()},
         SpecialIds(pad=size - 1, unk=1, eos=0, start=size - 1),
     )
@@ -359,7 +360,10 @@ def test_misshapen_matrices_and_biases_are_named(opus: Path) -> None:
             {"model.shared.weight": torch.tensor(1.0)},
             r"embed_tokens\.weight is \(\), expected a mat",
         ),
-        ({"final_logits_bias": torch.ones(1, 3)}, r"shape \(3,\) do not fit a vocabulary of"),
+        (
+            {"final_logits_bias": torch.ones(1, 3)},
+            r"vocab\.json: weights of shape \(3,\) do not fit a vocabulary of",
+        ),
     ):
         torch.save(weights | changed, opus / "pytorch_model.bin")
         with pytest.raises(ModelFolderError, match=said):

@@ -158,7 +158,7 @@ def test_an_entry_that_can_be_no_piece_keeps_its_row(entry: str, tmp_path: Path)
     model = (tmp_path / "src.model").read_bytes()
     texts = pieces_of(model, tmp_path)
     entries = dict(enumerate(["<unk>", "</s>", texts[0], entry, *texts[1:]]))
-    found = vocabulary(entries, SpecialIds(unk=0, eos=1), texts)
+    found = vocabulary(Path(), entries, SpecialIds(unk=0, eos=1), texts)
     subwords = found.subwords(model)
     assert found.rows[found.pieces.index("<no piece 3>")] == 3
     assert subwords.pieces(range(len(subwords))) == found.pieces
