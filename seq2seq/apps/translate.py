@@ -256,7 +256,9 @@ def _given(args: argparse.Namespace, required: Requirements, skipped: int) -> It
 
 def _draw(path: Path, translator: "Translator", drawn: list[tuple[str, Translation]]) -> None:
     if not drawn:
-        print(f"--attention {path} is not written: no sentence was translated", file=sys.stderr)
+        print(
+            f"--attention {path} is not written: no sentence was translated whole", file=sys.stderr
+        )
         return
     texts = [text for text, _ in drawn]
     maps = translator.attention(texts, [said for _, said in drawn])

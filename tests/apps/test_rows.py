@@ -347,9 +347,16 @@ def test_the_first_sentences_with_text_get_heat_maps() -> None:
     assert len(Path("out").read_text().splitlines()) == MOST_SENTENCES + 2
 
 
-def test_without_a_sentence_there_is_nothing_to_draw(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_whole_sentence_there_is_nothing_to_draw(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("blank.txt").write_text("\n\x00\n", newline="\n")
-    assert main(["translate", "run", "blank.txt", "--attention", "a.html"]) == 0
-    said = "--attention a.html is not written: no sentence was translated\n"
+    Path("long.txt").write_text("kare mino " * 4 + "\n")
+    said = "--attention a.html is not written: no sentence was translated whole\n"
+    command = ["translate", "run", "--attention", "a.html", "--max-length", "8"]
+    assert main([*command, "blank.txt"]) == 0
     assert capsys.readouterr() == ("\n\n", said)
+    assert main([*command, "long.txt"]) == 0
+    split = "lines of more than 8 subwords, which were split: 1 (see --max-length and --too-long)\n"
+    assert capsys.readouterr().err == split + said
     assert not Path("a.html").exists()
