@@ -46,11 +46,12 @@ POSITIONS = [their_name(f"{side}_positions.table") for side in ("src", "tgt")]
 
 
 def recognises(path: Path) -> bool:
-    """Whether config.json, as transformers writes it, names a type of model."""
+    """Whether config.json, as transformers writes it, names a type of model, or is damaged."""
+    config = path / "config.json"
     try:
-        return "model_type" in read_json(path / "config.json")
+        return "model_type" in read_json(config)
     except ModelFolderError:
-        return False
+        return config.is_file()
 
 
 def read(folder: Path) -> SavedModel:

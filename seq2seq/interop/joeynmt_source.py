@@ -61,12 +61,13 @@ SINUSOIDS = [f"{stack}.pe.pe" for stack in STACKS]
 
 
 def recognises(path: Path) -> bool:
-    """Whether config.yaml describes an encoder and a decoder."""
+    """Whether config.yaml describes an encoder and a decoder, or is damaged."""
+    config = path / "config.yaml"
     try:
-        config = _read_yaml(path / "config.yaml")
+        settings = _read_yaml(config)
     except ModelFolderError:
-        return False
-    return all(_part(config, "model", stack) for stack in STACKS)
+        return config.is_file()
+    return all(_part(settings, "model", stack) for stack in STACKS)
 
 
 def read(folder: Path) -> SavedModel:

@@ -25,6 +25,10 @@ def test_what_cannot_be_converted_is_one_line(
     source.mkdir()
     assert f"{source} is in none of the known formats: " in said(capsys, source, output)
     assert "--from=eole is unknown" in said(capsys, source, output, "--from", "eole")
+    for name in ("config.json", "config.yaml"):
+        (source / name).write_text("{")
+        assert f"{source / name} is damaged: " in said(capsys, source, output)
+        (source / name).unlink()
     (source / "config.json").write_text(json.dumps({"model_type": "t5"}))
     assert "model_type=t5 cannot be read" in said(capsys, source, output)
     assert not output.exists()
