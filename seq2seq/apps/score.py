@@ -53,14 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length-penalty",
         choices=("length", "gnmt"),
-        default="length",
         help="what a score is divided by, with --alpha (default: length)",
     )
     parser.add_argument(
         "--alpha",
         metavar="X",
         type=float,
-        default=0.0,
         help="exponent of the length penalty (default: 0, no penalty)",
     )
     parser.add_argument(
@@ -82,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Read and write a block at a time."""
     at_least("--batch-tokens", args.batch_tokens, 1)
+    if args.length_penalty is not None and args.alpha is None:
+        raise ConfigError(
+            f"--length-penalty {args.length_penalty} divides nothing without --alpha; add e.g. "
+            f"--alpha 1."
+        )
+    args.length_penalty, args.alpha = args.length_penalty or "length", args.alpha or 0.0
     check_output_flags(args, [args.src, args.tgt])
     files = CorpusFiles(src=args.src, tgt=args.tgt)
     check_aligned(args.tgt, args.src)

@@ -145,6 +145,7 @@ def test_pairs_without_text_have_rows_where_no_other_pair_has_text(
         ("run none tgt", "none does not exist"),
         ("none src tgt", "none does not exist; expected a model folder"),
         ("run src tgt --alpha -1", "--alpha=-1.0 is out of range"),
+        ("run src tgt --length-penalty gnmt", "gnmt divides nothing without --alpha; add"),
         ("run src tgt --batch-tokens 0", "batch-tokens=0 is out of range"),
         ("run src tgt --device abacus", "device=abacus cannot be used"),
         ("run src tgt --output none/out", "--output none/out cannot be written"),
