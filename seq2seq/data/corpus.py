@@ -152,10 +152,12 @@ def _two_files(files: CorpusFiles, languages: Languages) -> tuple[str, str]:
     stem = str(Path(files.path))
     there = sorted(filter(os.path.isfile, glob(f"{escape(stem)}.*")))
     if os.path.isfile(stem) or not there:
+        exists = os.path.exists(stem)
+        wrong = "has no ending that tells a format" if exists else "does not exist"
         raise ConfigError(
-            f"path={files.path} has no ending that tells a format, nor are there text files "
-            f"{stem}.LANG; the endings are {', '.join(READERS)}, also with {' or '.join(OPENERS)} "
-            f"behind; a dataset is {HUGGING_FACE}NAME."
+            f"path={files.path} {wrong}, nor are there text files {stem}.LANG; the endings of "
+            f"formats are {', '.join(READERS)}, also with {' or '.join(OPENERS)} behind; a dataset "
+            f"is {HUGGING_FACE}NAME."
         )
     choices = ", ".join(there)
     if not all(languages):

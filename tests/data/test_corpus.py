@@ -76,12 +76,12 @@ def test_other_combinations_of_files_are_told_with_what_was_given(names: tuple[s
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a", "a.gz", "a.tmx.bz2"])
-def test_an_unknown_ending_is_told_with_the_known_ones(tmp_path: Path, name: str) -> None:
+def test_an_unknown_ending_or_path_is_told_with_the_known_ones(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     known = r"\.tsv, \.jsonl, \.tmx, \.xlf, \.xliff, \.po, also with \.gz or \.zst"
-    for missing_or_empty in (path.exists, path.touch):
-        missing_or_empty()
-        with pytest.raises(ConfigError, match=rf"^path={path} has no ending .* {known}"):
+    for prepare, wrong in ((path.exists, "does not exist"), (path.touch, "has no ending")):
+        prepare()
+        with pytest.raises(ConfigError, match=rf"^path={path} {wrong}.* {known}"):
             list(stream_pairs(CorpusFiles(path=str(path)), ("en", "de")))
 
 
