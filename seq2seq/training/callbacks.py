@@ -222,8 +222,9 @@ class Patience(EarlyStopping):
 
 
 class Branch(Callback):
-    """A run that begins at a checkpoint of another run chooses its model anew, warns anew, and has
-    all of `trainer.max_time`: the best models, warnings and time of the other run do not count.
+    """A run that begins at a checkpoint of another run chooses its model, warns and stops early
+    anew, and has all of `trainer.max_time`: the best models, warnings and time of the other run do
+    not count.
     """
 
     def __init__(self, checkpoints: Path, own: Sequence[Callback]) -> None:
@@ -236,7 +237,8 @@ class Branch(Callback):
         states, path = checkpoint["callbacks"], trainer.ckpt_path
         assert path is not None
         if not is_in(self.checkpoints, path):
-            for callback in [*self.own, *_timers(trainer)]:
+            stops = (each for each in trainer.callbacks if isinstance(each, EarlyStopping | Timer))  # type: ignore[attr-defined]
+            for callback in [*self.own, *stops]:
                 states.pop(callback.state_key, None)
             ends = 0 <= trainer.max_steps <= (step := checkpoint["global_step"])
             if ends and not trainer.fast_dev_run:  # type: ignore[attr-defined]

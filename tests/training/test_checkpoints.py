@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Timer
+from pytorch_lightning.callbacks import EarlyStopping, Timer
 from small_runs import Run, settings, validated_after
 
 from seq2seq.training.callbacks import Branch, Patience
@@ -294,8 +294,9 @@ def test_a_run_that_begins_at_a_checkpoint_of_another_has_all_but_what_is_of_a_r
     tmp_path: Path,
 ) -> None:
     own, average, timer = Patience(3), ExponentialMovingAverage(0.9), Timer("00:01:00:00")
-    trainer: Any = SimpleNamespace(callbacks=[own, average, timer], max_steps=-1)
-    for path, left in (("run/checkpoints", [own, average, timer]), ("other", [average])):
+    added = EarlyStopping("val_ppl")
+    trainer: Any = SimpleNamespace(callbacks=[own, average, timer, added], max_steps=-1)
+    for path, left in (("run/checkpoints", trainer.callbacks), ("other", [average])):
         trainer.ckpt_path = tmp_path / path / "step=4.ckpt"
         states = {each.state_key: {"step": 4} for each in trainer.callbacks}
         branch, module = Branch(tmp_path / "run/checkpoints", [own]), cast(Any, None)
