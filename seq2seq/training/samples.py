@@ -25,7 +25,8 @@ def chosen(pairs: list[Pair]) -> list[int]:
 
 
 class Samples(Callback):
-    """After each validation: to the terminal, to TensorBoard's texts, and appended to `path`."""
+    """After each validation: to the terminal, to TensorBoard's texts, and appended to `path`; in a
+    `fast_dev_run` to the terminal alone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,6 +69,8 @@ class Samples(Callback):
         if not rows:
             return  # trainer.limit_val_batches left them out
         rank_zero_info("\n".join(f"  {name:12} {shortened(text)}" for name, text in rows))
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
         whole = "".join(f"  {name:12} {clean(text)}\n" for name, text in rows)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
