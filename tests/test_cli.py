@@ -14,6 +14,7 @@ import pytest
 
 from seq2seq.cli import LIGHTNING_VERBS, VERBS, main
 from seq2seq.data.corpus import CorpusFiles
+from seq2seq.errors import ConfigError
 
 SCRIPTS = sorted((Path(__file__).parent.parent / "scripts").glob("*.py"))
 
@@ -161,6 +162,22 @@ def test_standard_output_of_a_program_that_calls_main_is_as_before_it(
     monkeypatch.setattr(sys, "stdout", ours)
     assert main(arguments.split()) == status
     assert (ours.encoding, ours.errors) == ("latin-1", "replace")
+
+
+def test_a_mistake_is_told_where_what_was_printed_before_it_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def prints(_: object) -> int:
+        print("some")
+        raise ConfigError("wrong")
+
+    full = open("/dev/full", "w")  # noqa: SIM115 (to close it fails, too)
+    monkeypatch.setattr("seq2seq.cli._command", prints)
+    monkeypatch.setattr(sys, "stdout", full)
+    assert main([]) == 2
+    assert one_line_error(capsys) == "error: wrong\n"
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
 
 
 @pytest.mark.parametrize("arguments", ["--help", "--version", "evaluate --help"])
