@@ -97,8 +97,9 @@ ADVICE = {
     "ran out; use fewer data.workers. What was finished before is kept: --ckpt_path last goes on.",
     "in your SLURM bash script": "Slurm must start a task for each process of a run: instead of "
     "--ntasks set --ntasks-per-node, to as many as --trainer.devices.",
-    "Early stopping conditioned on": "trainer.callbacks: EarlyStopping monitors what no step has "
-    "logged before this validation; choose trainer.log_every_n_steps so that one does.",
+    "Early stopping conditioned on": "trainer.callbacks: EarlyStopping monitors what was not "
+    "logged before this validation; monitor another number or, if steps log it, choose "
+    "trainer.log_every_n_steps so that one before it does.",
 }
 """What a user can do about errors of the libraries through which processes talk, torch's loader and
 Lightning."""

@@ -540,7 +540,14 @@ def test_a_full_disk_is_one_line_that_names_the_file(
                 "trainer__callbacks": "{class_path: EarlyStopping, init_args: {monitor: loss}}",
                 "trainer__log_every_n_steps": 5,
             },
-            r"EarlyStopping monitors what no step has logged .*trainer\.log_every_n_steps",
+            r"EarlyStopping monitors what was not logged .*trainer\.log_every_n_steps",
+        ),
+        (
+            {
+                "trainer__callbacks": "[LearningRateMonitor, {class_path: EarlyStopping, "
+                "init_args: {monitor: val_loss}}]"
+            },
+            r"EarlyStopping monitors what was not logged .*; monitor another number",
         ),
         ({"data__test": "{a/b: {src: test.src, tgt: test.tgt}}"}, r"data\.test\.a/b: .* slash"),
     ],
