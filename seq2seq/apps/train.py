@@ -268,9 +268,10 @@ class TranslationCLI(LightningCLI):
             "plugins": [*plugins, AtomicCheckpointIO()],
         }
         if self.subcommand == "fit":
-            check_callbacks(callbacks, run / FOLDER, logs=settings.logger is not False)
+            logs, validates = settings.logger is not False, settings.limit_val_batches != 0
+            check_callbacks(callbacks, run / FOLDER, logs=logs, validates=validates)
             stop_after_validations(callbacks)
-            every = settings.val_check_interval if settings.limit_val_batches == 0 else None
+            every = None if validates else settings.val_check_interval
             callbacks += _fit_callbacks(run, made.training, Record(self._settings()), every)
         if settings.logger in (None, True):
             services["logger"] = _loggers(run) if self.subcommand == "fit" else False

@@ -44,10 +44,12 @@ LOGGED = (
 """What callbacks may monitor: what a run measures, by the names in its log."""
 
 
-def check_callbacks(callbacks: Sequence[Callback], kept: Path, *, logs: bool = True) -> None:
+def check_callbacks(
+    callbacks: Sequence[Callback], kept: Path, *, logs: bool = True, validates: bool = True
+) -> None:
     """Raise ConfigError for one of Lightning's that does not do here what it promises. `kept` is
     the folder of the run's own checkpoints, and Lightning's choice for others where no logger
-    `logs`."""
+    `logs`; `validates` says whether there are validations."""
     for callback in callbacks:
         for kind, instead in INSTEAD.items():
             if isinstance(callback, kind):
@@ -68,6 +70,11 @@ def check_callbacks(callbacks: Sequence[Callback], kept: Path, *, logs: bool = T
                 "trainer.callbacks: EarlyStopping with check_on_train_epoch_end=True would end the "
                 "run with steps that are not validated, nor in a checkpoint; leave it out, so that "
                 "it looks at each validation."
+            )
+        if isinstance(callback, EarlyStopping) and not validates:
+            raise ConfigError(
+                "trainer.callbacks: EarlyStopping looks at each validation, but "
+                "trainer.limit_val_batches=0 leaves out all validation; leave out one of the two."
             )
     others = any(
         isinstance(each, LearningRateMonitor)

@@ -549,6 +549,13 @@ def test_a_full_disk_is_one_line_that_names_the_file(
             },
             r"EarlyStopping monitors what was not logged .*; monitor another number",
         ),
+        (
+            {
+                "trainer__callbacks": "{class_path: EarlyStopping, init_args: {monitor: loss}}",
+                "trainer__limit_val_batches": 0,
+            },
+            r"EarlyStopping looks at each validation, .*trainer\.limit_val_batches=0 ",
+        ),
         ({"data__test": "{a/b: {src: test.src, tgt: test.tgt}}"}, r"data\.test\.a/b: .* slash"),
     ],
     ids=str,
