@@ -71,6 +71,8 @@ class OneLineParser(LightningArgumentParser):
             return settings
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not UTF-8 text; expected YAML in UTF-8.") from None
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
         finally:
             self._reading = None
 

@@ -186,7 +186,7 @@ def test_a_group_of_settings_that_is_one_value_is_named(
 ) -> None:
     Path("wrong.yaml").write_text(content)
     assert run("fit", "--config", "wrong.yaml") == 2
-    assert f"error: {said}" in capsys.readouterr().err
+    assert f"error: wrong.yaml: {said}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
