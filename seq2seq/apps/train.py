@@ -72,7 +72,7 @@ from seq2seq.training.ema import ExponentialMovingAverage
 from seq2seq.training.hardware import precision_for
 from seq2seq.training.health import Health
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.processes import ending_with_first, wait_for_others
+from seq2seq.training.processes import end_exchange, ending_with_first, wait_for_others
 from seq2seq.training.progress import ProgressBar, ProgressLines
 from seq2seq.training.quiet import quiet_lightning
 from seq2seq.training.recipe import Recipe
@@ -374,6 +374,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_parsing_settings(docstring_parse_attribute_docstrings=True)  # for --help
     try:
         trainer = TranslationCLI().trainer
+        end_exchange()
         if trainer.received_sigterm:  # in its last batch
             raise SIGTERMException
         wait_for_others(trainer)

@@ -1,6 +1,7 @@
 """The processes of a run: what they tell each other, and that none outlives the first one."""
 
 import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -59,3 +60,14 @@ def wait_for_others(trainer: pl.Trainer) -> None:
     for process in getattr(trainer.strategy.launcher, "procs", []):
         if isinstance(process, subprocess.Popen):
             process.wait()
+
+
+def end_exchange() -> None:
+    """End the threads through which this process talks to the others of its run.
+
+    A thread of gloo that still had a tensor to free when Python ends would abort the process
+    (pytorch/pytorch#179291).
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+        gc.collect()  # they end when nothing refers to the group

@@ -135,6 +135,15 @@ def test_a_mistake_that_one_of_two_processes_finds_is_told_without_a_traceback(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_threads_that_exchange_end_with_the_run(corpus: Path, run: Run) -> None:
+    """One of them that had a tensor to free when Python ends would abort the process."""
+    assert run("fit", *settings(trainer__strategy="ddp", trainer__devices=1)) == 0
+    threads = [each.read_text() for each in Path("/proc/self/task").glob("*/comm")]
+    assert threads
+    assert not [each for each in threads if "gloo" in each]
+
+
 def test_processes_that_choose_unlike_precisions_are_told_to_be_given_one(
     corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
