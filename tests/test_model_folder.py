@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import random
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from seq2seq.config import AttentionForm, Dropout, ModelConfig, SubwordConfig
@@ -345,6 +347,17 @@ def test_weights_of_another_shape_are_named_with_both_shapes(folder: Path) -> No
     found = re.search(expected, str(caught.value))
     assert found
     assert found[1] in dict(random_model().network.named_parameters())
+
+
+@pytest.mark.parametrize("wild", [math.nan, math.inf, -math.inf])
+def test_a_weight_that_is_not_finite_is_named(folder: Path, wild: float) -> None:
+    found = load_file(folder / "weights.safetensors")
+    name = max(found)
+    found[name].view(-1)[-1] = wild
+    save_file(found, folder / "weights.safetensors")
+    expected = rf"weights\.safetensors is damaged: {re.escape(name)} holds NaN or infinity\.$"
+    with pytest.raises(ModelFolderError, match=rf"^{folder}/{expected}"):
+        load_model(folder)
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -23,8 +23,8 @@ def network_of(
     attention: AttentionForm = "auto",
 ) -> Transformer:
     """A network, ready to translate, with weights from `path` under the names that `their_name`
-    gives to ours. ModelFolderError names one that is missing, of another shape or, if it is not
-    among `ignored`, extra."""
+    gives to ours. ModelFolderError names one that is missing, of another shape, not finite or, if
+    it is not among `ignored`, extra."""
     for name, shape in _shapes(path, config, len(weights)).items():
         tensor = weights.get(their_name(name))
         if tensor is None or tensor.shape != shape:
@@ -33,6 +33,9 @@ def network_of(
                 f"{path}: the weights do not fit the settings: {their_name(name)} {what}, "
                 f"expected {tuple(shape)}."
             )
+        extremes = torch.stack(torch.aminmax(tensor.float()))  # NaN if any is
+        if not extremes.isfinite().all():
+            raise ModelFolderError(f"{path} is damaged: {their_name(name)} holds NaN or infinity.")
     found = Transformer(config, rates=rates, attention=attention).eval()
     with torch.no_grad():
         for name, parameter in found.named_parameters():

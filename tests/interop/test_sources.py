@@ -93,6 +93,18 @@ def test_layers_are_counted_whatever_their_numbers(tmp_path: Path) -> None:
         sources.read(tmp_path / "fairseq")
 
 
+def test_a_weight_that_is_not_finite_is_named_and_nothing_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, state = write_fairseq(tmp_path)
+    name = "decoder.layers.1.fc1.weight"
+    state["model"][name].view(-1)[-1] = torch.nan
+    torch.save(state, tmp_path / "checkpoint_best.pt")
+    assert main(["convert", str(tmp_path), str(tmp_path / "out")]) == 2
+    assert f"{name} holds NaN or infinity." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def quantised(tensor: torch.Tensor) -> torch.Tensor:
     return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
 
