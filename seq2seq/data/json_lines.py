@@ -14,11 +14,13 @@ Fields = Mapping[str, Any]
 
 
 def json_object(line: str, where: str) -> dict[str, Any]:
-    """The fields of a line of JSONL; `where` begins the errors."""
+    """The fields of a line of JSONL, without byte-order marks at its beginning, as files that were
+    joined have them; `where` begins the errors."""
+    line = line.lstrip("\ufeff")
     if not line.strip():
         raise CorpusError(f"{where} is blank; expected one JSON object on each line.")
     try:
-        record = json.loads(line.removeprefix("\ufeff"))
+        record = json.loads(line)
     except json.JSONDecodeError as error:
         raise CorpusError(f"{where} column {error.colno} is not JSON: {error.msg}.") from None
     except (ValueError, RecursionError) as error:  # a giant number, deep nesting

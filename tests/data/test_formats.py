@@ -194,10 +194,18 @@ def test_fields_of_jsonl_are_named_by_settings_and_dots_go_inward(tmp_path: Path
     assert read(tmp_path / "a.jsonl", text, **fields) == [("one", "deep")]
 
 
+def test_byte_order_marks_of_files_of_jsonl_that_were_joined_are_no_text(tmp_path: Path) -> None:
+    """Of an empty file there is only the mark, before that of the next one."""
+    line = '{"src": "a", "tgt": "b"}\n'
+    for marks in ("\ufeff", "\ufeff\ufeff"):
+        assert read(tmp_path / "a.jsonl", f"{marks}{line}{marks}{line}") == [("a", "b")] * 2
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("", r"line 2 is blank"),
+        ("\ufeff", r"line 2 is blank"),
         (" ", r"line 2 is blank"),
         ('{"src": "a"', r"line 2 column 12 is not JSON: Expecting ',' delimiter"),
         ('["a", "b"]', r"line 2 is \['a', 'b'\]; expected a JSON object"),
