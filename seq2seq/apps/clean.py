@@ -21,6 +21,7 @@ from seq2seq.apps.corpus_flags import (
     limits_of,
     progress,
 )
+from seq2seq.apps.flag_names import told_as_flags
 from seq2seq.data.cleaning import DEFAULT, NAMES, Cleaning, judge
 from seq2seq.data.corpus import files_of
 from seq2seq.data.formats import reader_of
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
 
 
+@told_as_flags
 def run(args: argparse.Namespace) -> None:
     """Sort every pair into one of the outputs, tell how many went where."""
     limits, languages = limits_of(args), (args.src_lang, args.tgt_lang)

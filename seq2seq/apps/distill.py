@@ -28,9 +28,10 @@ from seq2seq.apps.engine_flags import (
     load_translator,
     same_translations,
 )
+from seq2seq.apps.flag_names import told_as_flags
 from seq2seq.apps.output_flags import add_output_flags, check_output_flags, made_with, opened
 from seq2seq.apps.rows import decimal
-from seq2seq.apps.search_flags import add_search_flags, search_config, told_as_flags
+from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.data.corpus import CorpusFiles, Languages, Pair, sources, stream_pairs
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import read_lines, refuse_pipe
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_search_flags(parser)
 
 
-@told_as_flags()
+@told_as_flags
 def run(args: argparse.Namespace) -> None:
     """Read the corpus to its end, which may have a mistake; then translate it."""
     check_engine_flags(args)

@@ -20,6 +20,7 @@ from seq2seq.apps.corpus_flags import (
     limits_of,
     progress,
 )
+from seq2seq.apps.flag_names import told_as_flags
 from seq2seq.data.corpus import files_of
 from seq2seq.data.findings import CorpusReport, Finding, SideReport
 from seq2seq.data.inspection import Plan, inspect
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@told_as_flags
 def run(args: argparse.Namespace) -> int:
     """Inspect, write, print; 1 if something is spoilt."""
     limits, languages = limits_of(args), (args.src_lang, args.tgt_lang)

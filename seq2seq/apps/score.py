@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
+from seq2seq.apps.flag_names import told_as_flags
 from seq2seq.apps.output_flags import (
     add_format_flag,
     add_output_flags,
@@ -24,7 +25,6 @@ from seq2seq.apps.output_flags import (
     output_format,
 )
 from seq2seq.apps.rows import DIGITS, columns_of, decimal, token_fields
-from seq2seq.apps.search_flags import told_as_flags
 from seq2seq.config import SearchConfig, at_least
 from seq2seq.data.corpus import CorpusFiles, Pair, read_pairs
 from seq2seq.data.json_lines import json_fields, json_row
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@told_as_flags()
+@told_as_flags
 def run(args: argparse.Namespace) -> None:
     """Read and write a block at a time."""
     at_least("--batch-tokens", args.batch_tokens, 1)

@@ -1,9 +1,6 @@
 """The flags that say how translations are searched for, and the settings that they make."""
 
 import argparse
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -106,21 +103,6 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
         help="draw from the likeliest that reach the probability X together (default: 1)",
     )
     flag("--seed", metavar="N", type=int, help="of the draws (default: 1)")
-
-
-@contextmanager
-def told_as_flags() -> Iterator[None]:
-    """What is wrong with a search is told with the flags that ask for it, not with settings."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(re.sub(r"\bsearch\.([a-z_.]*[a-z])", _flag, str(error))) from None
-
-
-def _flag(setting: re.Match[str]) -> str:
-    """The flag of `search.NAME`."""
-    name = setting[1].removeprefix("sampling.").replace(".", "-").replace("_", "-")
-    return {"sampling": "--sample", "diversity": "--diversity-groups"}.get(name, f"--{name}")
 
 
 def search_config(args: argparse.Namespace) -> SearchConfig:

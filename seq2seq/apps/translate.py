@@ -30,6 +30,7 @@ from seq2seq.apps.engine_flags import (
     load_translator,
     same_translations,
 )
+from seq2seq.apps.flag_names import told_as_flags
 from seq2seq.apps.output_flags import (
     add_format_flag,
     add_output_flags,
@@ -40,7 +41,7 @@ from seq2seq.apps.output_flags import (
 )
 from seq2seq.apps.prefixes import begun_with
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
-from seq2seq.apps.search_flags import add_search_flags, search_config, told_as_flags
+from seq2seq.apps.search_flags import add_search_flags, search_config
 from seq2seq.apps.term_flags import Requirements, add_term_flags, check_term_flags
 from seq2seq.config import at_least
 from seq2seq.data.formats import check_sentences
@@ -102,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_term_flags(parser)
 
 
-@told_as_flags()
+@told_as_flags
 def run(args: argparse.Namespace) -> int:
     """Translate while reading and writing."""
     check_engine_flags(args)

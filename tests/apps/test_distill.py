@@ -271,4 +271,4 @@ def test_a_line_that_is_too_long_says_how_far_it_is(capsys: pytest.CaptureFixtur
     flags = ["--max-length", "20", "--too-long", "error", "--output", "out.tsv"]
     assert distill("long.en", *flags) == 2
     said = capsys.readouterr().err
-    assert re.match(r"error: sentence 6 has .*; shorten or split it\. Lines finished: 4, in", said)
+    assert re.match(r"error: line 6 has .*; shorten or split it\. Lines finished: 4, in", said)

@@ -139,6 +139,10 @@ def test_a_path_that_is_no_utf8_is_told_as_an_escape(
             "--html dev.tgt is read or written already",
         ),
         ("--train train.src train.tgt --json a --html a", "--html a is read or written already"),
+        ("--train train", "train.tgt: set --src-lang and --tgt-lang, which are '' and ''."),
+        ("--train one.tmx", "set --src-lang and --tgt-lang, which are '' and ''."),
+        ("--train one.tmx --src-lang a --tgt-lang b", "both --src-lang=a and --tgt-lang=b; its"),
+        ("--train one.jsonl --src-field a.b", "has no field --src-field=a.b; its"),
         ("--train pipe train.tgt", "pipe is a pipe"),
         ("--train pipe.tsv", "pipe.tsv is a pipe"),
         ("--train train --src-lang src --tgt-lang tgt --html train.src", "train.src is read"),
@@ -149,6 +153,8 @@ def test_a_mistake_is_one_line_and_exits_with_2(
 ) -> None:
     os.mkfifo("pipe")
     os.mkfifo("pipe.tsv")
+    Path("one.jsonl").write_text('{"src": "a", "tgt": "b"}\n')
+    Path("one.tmx").write_text('<tmx><tu><tuv xml:lang="x"><seg>a</seg></tuv></tu></tmx>')
     assert main(["inspect", *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")

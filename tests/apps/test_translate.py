@@ -330,8 +330,8 @@ def test_lines_that_are_too_long_are_split_and_counted_or_an_error(
     assert translate("--max-length", str(longest), "--too-long", "error") == 2
     said = capsys.readouterr()
     assert said.out.splitlines() == [first]
-    assert f"sentence 2 has {len(subwords().encode(' '.join(sentences))) + 1} subwords" in said.err
-    assert f"max_length is {longest}" in said.err
+    assert f"line 2 has {len(subwords().encode(' '.join(sentences))) + 1} subwords" in said.err
+    assert f"but --max-length is {longest}; " in said.err
 
 
 def test_a_line_that_was_split_has_no_second_look(
