@@ -10,10 +10,14 @@ from seq2seq.errors import UserError
 
 Status = TypeVar("Status")
 
-_SEARCH = re.compile(r"\bsearch\.([a-z_.]*[a-z])")
-_CORPUS = re.compile(r"\b(?:data\.)?(src_lang|tgt_lang|src_field|tgt_field|^split(?==))\b")
-_LENGTH = re.compile(r"\b(but|smaller) (beam|max_length)\b")
-_SENTENCE = re.compile(r"^sentence (?=\d)")
+SETTING = re.compile(
+    r"(?<![\w./-])(?:search\.(?:sampling\.)?([a-z_.]*[a-z])|(?:data\.)?([a-z]+_[a-z]+))"
+    r"(?![\w/-]|\.\w)"
+)
+"""One that is no part of a path; of others than `search` only names of two words, which are no
+English."""
+FLAGS = {"sampling": "sample", "diversity": "diversity_groups"}
+"""What asks for the parts of `search` that are switched on by another name than theirs."""
 
 
 def told_as_flags(run: Callable[[Namespace], Status]) -> Callable[[Namespace], Status]:
@@ -25,27 +29,14 @@ def told_as_flags(run: Callable[[Namespace], Status]) -> Callable[[Namespace], S
         try:
             return run(args)
         except UserError as error:
-            raise type(error)(_told(str(error), args)) from None
+            said = SETTING.sub(lambda setting: _flag(setting, args), str(error))
+            raise type(error)(re.sub(r"^sentence (?=\d)", "line ", said)) from None
 
     return telling
 
 
-def _told(said: str, args: Namespace) -> str:
-    def corpus_flag(setting: re.Match[str]) -> str:
-        """If this command has it."""
-        return _flag(setting[1]) if setting[1] in args else setting[0]
-
-    said = _SEARCH.sub(_search_flag, said)
-    said = _CORPUS.sub(corpus_flag, said)
-    said = _LENGTH.sub(lambda bound: f"{bound[1]} {_flag(bound[2])}", said)
-    return _SENTENCE.sub("line ", said)
-
-
-def _search_flag(setting: re.Match[str]) -> str:
-    """The flag of `search.NAME`."""
-    name = setting[1].removeprefix("sampling.")
-    return {"sampling": "--sample", "diversity": "--diversity-groups"}.get(name) or _flag(name)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('.', '-').replace('_', '-')}"
+def _flag(setting: re.Match[str], args: Namespace) -> str:
+    """If this command has it."""
+    name = (setting[1] or setting[2]).replace(".", "_")
+    flag = FLAGS.get(name, name)
+    return f"--{flag.replace('_', '-')}" if flag in args else setting[0]
