@@ -209,6 +209,11 @@ class TranslationCLI(LightningCLI):
         else:
             if self.subcommand == "validate":
                 check_validates(settings.trainer)
+            if settings.model_folder is not None and settings.ckpt_path is not None:
+                raise ConfigError(
+                    f"model_folder={settings.model_folder} and ckpt_path={settings.ckpt_path} are "
+                    f"two models; leave one of them out."
+                )
             settings.ckpt_path = find_checkpoint(settings.ckpt_path, run)
             settings.init_from = str(find_model(settings.model_folder or run))
         if settings.init_from is not None:

@@ -600,6 +600,14 @@ def test_a_library_that_a_logger_or_callback_lacks_is_named_in_one_line(
         shutil.rmtree("run", ignore_errors=True)
 
 
+@pytest.mark.parametrize("command", ["validate", "test", "predict"])
+def test_two_models_for_one_question_are_refused(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert run(command, *settings(model_folder="one", ckpt_path="best")) == 2
+    assert "model_folder=one and ckpt_path=best are two models" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("positions", "status"), [(6, 0), (5, 2)])
 def test_learned_positions_must_hold_the_longest_sentence_and_its_end(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], positions: int, status: int
