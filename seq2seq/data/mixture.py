@@ -16,8 +16,8 @@ Shares = NDArray[np.int64]
 class Mixture(Sampler[list[Draw]]):
     """What is drawn from all corpora, in one order, epoch after epoch; each draw from one corpus.
 
-    Corpus i gives a share of the batches that is proportional to `weights[i]` or, where there are
-    none, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every
+    Corpus i gives a share of the batches that is proportional to `weights[i]` or, where all are
+    None, to its own number of batches ** (1 / temperature) (Arivazhagan et al. 2019): at 1 every
     pair comes once an epoch, above it small corpora come more often. An epoch has as many batches
     as all corpora together. Each share is rounded to whole steps of `accumulated` batches, at least
     one. Each corpus goes through its own epochs, one after the other: no pair of it comes twice
@@ -84,13 +84,18 @@ class Mixture(Sampler[list[Draw]]):
             yield next(streams[corpus])
 
 
+def check_weights(weights: Sequence[float | None]) -> None:
+    """ConfigError where some corpora have one, and others none."""
+    given = len(weights) - weights.count(None)
+    if given not in (0, len(weights)):
+        raise ConfigError(
+            f"data.train: {given} of {len(weights)} corpora have a weight; give one to each or to "
+            f"none."
+        )
+
+
 def _shares(sizes: Shares, weights: Sequence[float | None], temperature: float) -> Shares:
     given = [weight for weight in weights if weight is not None]
-    if given and len(given) < len(sizes):
-        raise ConfigError(
-            f"data.train: {len(given)} of {len(sizes)} corpora have a weight; give one to each or "
-            f"to none."
-        )
     wanted = np.array(given or sizes ** (1 / temperature), dtype=np.float64)
     wanted /= wanted.max()  # the sum of large ones may be infinite
     shares: Shares = np.rint(sizes.sum() * wanted / wanted.sum()).astype(np.int64)

@@ -19,7 +19,7 @@ from seq2seq.data.dataset import (
     most_tokens,
 )
 from seq2seq.data.loader import ResumableLoader
-from seq2seq.data.mixture import Mixture
+from seq2seq.data.mixture import Mixture, check_weights
 from seq2seq.data.origin import origin, terms_beside
 from seq2seq.data.sampler import TokenBatchSampler
 from seq2seq.data.store import Lengths, PairStore, lengths_of, store_of
@@ -94,6 +94,8 @@ class CorpusDataModule(pl.LightningDataModule):
         at_least("data.temperature", temperature, 1)
         at_least("data.workers", workers or 0, 0)
         self.train = {"": train} if isinstance(train, CorpusFiles) else train or {}
+        self.weights = [files.weight for files in self.train.values()]
+        check_weights(self.weights)
         self.validation, self.test = validation, test or {}
         self.predict = predict
         self.src_lang, self.tgt_lang = src_lang, tgt_lang
@@ -166,10 +168,9 @@ class CorpusDataModule(pl.LightningDataModule):
             sampling=self.subword_sampling,
             seed=self.seed,
         )
-        weights = [files.weight for files in self.train.values()]
         order = Mixture(
             self.samplers,
-            weights=weights,
+            weights=self.weights,
             temperature=self.temperature,
             accumulated=self._accumulated,
             together=batches_together(self.batch_tokens, self.subword_sampling),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from seq2seq.data.mixture import Mixture
 from seq2seq.data.sampler import Draw, TokenBatchSampler
-from seq2seq.errors import ConfigError
 
 
 def mixture_of(
@@ -151,11 +150,6 @@ def test_an_epoch_that_ends_within_a_step_goes_on_where_it_was(limit: int) -> No
     mixture.limit = limit
     for seen in range(0, limit, 3):
         assert mixture.place(seen, limit) == seen
-
-
-def test_a_weight_for_some_corpora_only_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="1 of 2 corpora have a weight"):
-        mixture_of(8, 8, weights=(1.0, None))
 
 
 @pytest.mark.parametrize("together", [1, 2, 5, 1000])

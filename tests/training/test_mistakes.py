@@ -119,6 +119,16 @@ def test_that_the_tokenizer_is_missing_is_told_before_train_is_stored(
     assert not Path("cache").exists()
 
 
+def test_a_weight_for_some_corpora_only_is_told_before_train_is_stored(
+    corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = "src: train.src, tgt: train.tgt"
+    both = f"{{a: {{{files}, weight: 1}}, b: {{{files}}}}}"
+    assert run("fit", *settings(data__train=both)) == 2
+    assert "data.train: 1 of 2 corpora have a weight; give" in capsys.readouterr().err
+    assert not Path("cache").exists()
+
+
 @pytest.mark.parametrize("missing", ["train", "validation"])
 def test_a_corpus_that_is_not_given_is_named(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str], missing: str
