@@ -220,7 +220,7 @@ class Subwords:
             if begins and text:
                 word, begins = word + 1, False
             found.append(word + begins)
-            word += text.count(SPACE)
+            word += len(re.findall(f"{SPACE}+", text))
             begins = begins or piece[-1] == SPACE
         return [each if each <= word else -1 for each in found]
 

@@ -371,17 +371,18 @@ def test_written_words_are_the_words_of_the_subwords_where_spaces_stay(subwords:
         {"add_dummy_prefix": False},
         {"treat_whitespace_as_suffix": True},
         {"split_by_whitespace": False},
+        {"remove_extra_whitespaces": False, "user_defined_symbols": "kare\u2581\u2581tosu"},
     ],
     ids=str,
 )
 def test_words_of_models_that_place_spaces_otherwise_are_those_of_the_text(
-    spaces: dict[str, bool], tmp_path: Path
+    spaces: dict[str, Any], tmp_path: Path
 ) -> None:
     """As models of other toolkits may have them."""
     path = tmp_path / "foreign.model"
-    others(path, vocab_size=50, **spaces)
+    others(path, vocab_size=50, hard_vocab_limit=False, **spaces)
     subwords = Subwords(path.read_bytes())
-    for text in [*TEXTS[:60], "kare 今"]:
+    for text in [*TEXTS[:60], "kare 今", "mino kare  tosu mino"]:
         ids, place, numbers = subwords.encode(text), 0, []
         spelled = "".join(subwords.pieces(ids)).replace("\u2581", " ")
         for piece in subwords.pieces(ids):
