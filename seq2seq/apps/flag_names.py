@@ -11,11 +11,11 @@ from seq2seq.errors import UserError
 Status = TypeVar("Status")
 
 SETTING = re.compile(
-    r"(?<![\w./-])(?:search\.(?:sampling\.)?([a-z_.]*[a-z])|(?:data\.)?([a-z]+_[a-z]+))"
+    r"(?<![\w./=\"-])(?:search\.(?:sampling\.)?([a-z_.]*[a-z])|(?:data\.)?([a-z]+_[a-z]+))"
     r"(?![\w/-]|\.\w)"
 )
-"""One that is no part of a path; of others than `search` only names of two words, which are no
-English."""
+"""One that is no part of a path, no value and not in quotes; of others than `search` only names of
+two words, which are no English."""
 FLAGS = {"sampling": "sample", "diversity": "diversity_groups"}
 """What asks for the parts of `search` that are switched on by another name than theirs."""
 

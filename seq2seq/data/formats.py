@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import polib
 from lxml import etree
 
-from seq2seq.data.json_lines import Fields, check_characters, json_object
+from seq2seq.data.json_lines import Fields, check_characters, json_object, listed
 from seq2seq.data.lines import OPENERS, Errors, open_bytes, read_lines
 from seq2seq.errors import ConfigError, CorpusError
 
@@ -50,7 +50,7 @@ def _field(record: Mapping[str, Any], setting: str, field: str, where: str, erro
     value: Any = record
     for name in field.split("."):
         if not isinstance(value, Mapping) or name not in value:
-            names = ", ".join(_names(record)) or "(none)"
+            names = listed(_names(record))
             raise CorpusError(f"{where} has no field {setting}={field}; its fields are {names}.")
         value = value[name]
     if not isinstance(value, str):

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short_repr
 from typing import Any
 
@@ -38,12 +38,17 @@ def text_in(record: dict[str, Any], names: Sequence[str], where: str) -> str:
     """The first of these fields that a record has; `where` begins the errors."""
     name = next((name for name in names if name in record), None)
     if name is None:
-        wanted, there = '" or "'.join(names), ", ".join(record) or "(none)"
+        wanted, there = '" or "'.join(names), listed(record)
         raise CorpusError(f'{where} has no field "{wanted}"; its fields are {there}.')
     text = record[name]
     if not isinstance(text, str):
         raise CorpusError(f'{where}: "{name}" is {short_repr(text)}, not text.')
     return text
+
+
+def listed(names: Iterable[str]) -> str:
+    """For errors, in quotes: a field may be called as a setting is."""
+    return ", ".join(f'"{name}"' for name in names) or "(none)"
 
 
 def check_characters(text: str, where: str, errors: Errors = "strict") -> None:

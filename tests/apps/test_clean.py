@@ -206,7 +206,7 @@ def test_json_lines_without_both_fields_are_rejected_as_they_stand(folder: Path)
     ("line", "said"),
     [
         (r'{"src": "a", "tgt": "\ud800"}', "half of a surrogate pair"),
-        ('{"src": "a"}', "no field --tgt-field=tgt; its fields are src."),
+        ('{"src": "a"}', 'no field --tgt-field=tgt; its fields are "src".'),
         ("plain text", "line 1 column 1 is not JSON"),
     ],
 )

@@ -68,7 +68,7 @@ def test_of_json_lines_translation_and_tgt_are_compared(
     assert "hyp.de is to be scored against REF" in capsys.readouterr().err
     write(files / "numbers.jsonl", [json.dumps({"id": 1})])
     assert main(["evaluate", "out.jsonl", "numbers.jsonl"]) == 2
-    said = 'numbers.jsonl line 1 has no field "tgt"; its fields are id.'
+    said = 'numbers.jsonl line 1 has no field "tgt"; its fields are "id".'
     assert said in capsys.readouterr().err
 
 

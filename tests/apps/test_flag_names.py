@@ -22,6 +22,7 @@ from seq2seq.errors import CorpusError, UserError
         ("search.en and a/search.beam do not exist", "search.en and a/search.beam do not exist"),
         ("src_lang.txt, x/src_lang and my.src_lang", "src_lang.txt, x/src_lang and my.src_lang"),
         ("data/src_lang/en and --src_lang", "data/src_lang/en and --src_lang"),
+        ('src_lang=src_lang of "src_lang"', '--src-lang=src_lang of "src_lang"'),
     ],
 )
 def test_settings_are_told_as_flags_that_the_command_has(said: str, told: str) -> None:

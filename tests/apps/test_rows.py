@@ -164,7 +164,7 @@ def test_formats_can_be_named_where_there_is_no_file(
         ("", "is blank; expected one JSON object"),
         ('{"text": "a"', "column 13 is not JSON"),
         ('["a"]', r"is \['a'\]; expected a JSON object"),
-        ('{"txt": "a", "id": 7}', r'has no field "text" or "src"; its fields are txt, id\.'),
+        ('{"txt": "a", "id": 7}', r'has no field "text" or "src"; its fields are "txt", "id"\.'),
         ("{}", r"its fields are \(none\)"),
         ('{"text": 7}', '"text" is 7, not text'),
         ('{"text": null, "src": "a"}', '"text" is None, not text'),

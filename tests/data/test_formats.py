@@ -212,7 +212,10 @@ def test_byte_order_marks_of_files_of_jsonl_that_were_joined_are_no_text(tmp_pat
         ("NaN", r"line 2 is nan; expected"),
         ("[" * 100_000, r"line 2 cannot be read: .*recursion"),
         ('{"src": ' + "1" * 5000 + "}", r"line 2 cannot be read: .*4300 digits"),
-        ('{"src": "a", "b": {"c": 1, "d": 2}}', r"tgt_field=tgt; its fields are src, b\.c, b\.d\."),
+        (
+            '{"src": "a", "b": {"c": 1, "d": 2}}',
+            r'tgt_field=tgt; its fields are "src", "b\.c", "b\.d"\.',
+        ),
         ("{}", r"line 2 has no field src_field=src; its fields are \(none\)\."),
         ('{"src": "a", "tgt": NaN}', r"line 2: tgt_field=tgt is nan, not text"),
         ('{"src": null, "tgt": "a"}', r"line 2: src_field=src is None, not text"),
@@ -229,7 +232,7 @@ def test_a_bad_line_of_jsonl_is_told_with_its_number(tmp_path: Path, line: str, 
 
 
 def test_a_dot_into_what_has_no_fields_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"has no field src_field=src\.en; its fields are src"):
+    with pytest.raises(CorpusError, match=r'has no field src_field=src\.en; its fields are "src"'):
         read(tmp_path / "a.jsonl", '{"src": "en"}\n', src_field="src.en")
 
 

@@ -50,7 +50,7 @@ def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> N
     with pytest.raises(CorpusError, match=rf"^{path} row 1: tgt_field=translation\.de is None"):
         next(rows)
     with pytest.raises(
-        CorpusError, match=r"src_field=en; its fields are id, src, .*translation.en"
+        CorpusError, match=r'src_field=en; its fields are "id", "src", .*"translation.en"'
     ):
         list(stream_pairs(CorpusFiles(path=path, src_field="en")))
 
