@@ -46,12 +46,9 @@ POSITIONS = [their_name(f"{side}_positions.table") for side in ("src", "tgt")]
 
 
 def recognises(path: Path) -> bool:
-    """Whether config.json, as transformers writes it, names a type of model, or is damaged."""
+    """Whether config.json, as transformers writes it, names a type of model."""
     config = path / "config.json"
-    try:
-        return "model_type" in read_json(config)
-    except ModelFolderError:
-        return config.is_file()
+    return config.is_file() and "model_type" in read_json(config)
 
 
 def read(folder: Path) -> SavedModel:

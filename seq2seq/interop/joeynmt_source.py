@@ -61,12 +61,9 @@ SINUSOIDS = [f"{stack}.pe.pe" for stack in STACKS]
 
 
 def recognises(path: Path) -> bool:
-    """Whether config.yaml describes an encoder and a decoder, or is damaged."""
+    """Whether config.yaml describes an encoder and a decoder."""
     config = path / "config.yaml"
-    try:
-        settings = _read_yaml(config)
-    except ModelFolderError:
-        return config.is_file()
+    settings = _read_yaml(config) if config.is_file() else {}
     return all(_part(settings, "model", stack) for stack in STACKS)
 
 

@@ -21,7 +21,7 @@ class Source(Protocol):
     """The module of a format."""
 
     def recognises(self, path: Path) -> bool:
-        """Whether this looks like one, damaged or not."""
+        """Whether this looks like one, damaged or not; ModelFolderError if what would tell is."""
 
     def read(self, path: Path) -> SavedModel:
         """The model; ModelFolderError names what is missing, damaged or cannot be represented."""
@@ -35,14 +35,24 @@ def read(path: Path, name: str | None = None) -> SavedModel:
     if not path.exists():
         raise ModelFolderError(f"{path} does not exist.")
     if name is None:
-        name = next((each for each in SOURCES if _module(each).recognises(path)), None)
+        name = _format_of(path)
     else:
         one_of("--from", name, SOURCES)
-    if name is None:
-        raise ModelFolderError(_unknown(path))
     source = _module(name)
     saved = source.read(path)
     return replace(saved, provenance=_provenance(path, name, source.weight_files(path)))
+
+
+def _format_of(path: Path) -> str:
+    """The first that recognises it; a damaged file is told only where none does."""
+    damage = None
+    for name in SOURCES:
+        try:
+            if _module(name).recognises(path):
+                return name
+        except ModelFolderError as error:
+            damage = damage or error
+    raise damage or ModelFolderError(_unknown(path))
 
 
 def _unknown(path: Path) -> str:

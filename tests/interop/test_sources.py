@@ -93,6 +93,15 @@ def test_layers_are_counted_whatever_their_numbers(tmp_path: Path) -> None:
         sources.read(tmp_path / "fairseq")
 
 
+@pytest.mark.parametrize("name", ["config.json", "config.yaml"])
+def test_a_damaged_file_of_another_format_is_no_obstacle(name: str, tmp_path: Path) -> None:
+    write_fairseq(tmp_path)
+    (tmp_path / name).write_text("{")
+    provenance = sources.read(tmp_path).provenance
+    assert provenance is not None
+    assert provenance["parent"]["format"] == "fairseq"
+
+
 def test_a_weight_that_is_not_finite_is_named_and_nothing_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
