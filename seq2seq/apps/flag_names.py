@@ -16,7 +16,7 @@ SETTING = re.compile(
 )
 """One that is no part of a path, no value and not in quotes; of others than `search` only names of
 two words, which are no English."""
-FLAGS = {"sampling": "sample", "diversity": "diversity_groups"}
+FLAGS = {"sampling": "sample", "diversity": "diversity.groups"}
 """What asks for the parts of `search` that are switched on by another name than theirs."""
 
 
@@ -37,6 +37,7 @@ def told_as_flags(run: Callable[[Namespace], Status]) -> Callable[[Namespace], S
 
 def _flag(setting: re.Match[str], args: Namespace) -> str:
     """If this command has it."""
-    name = (setting[1] or setting[2]).replace(".", "_")
+    name = setting[1] or setting[2]
     flag = FLAGS.get(name, name)
-    return f"--{flag.replace('_', '-')}" if flag in args else setting[0]
+    known = flag.rpartition(".")[2] in args
+    return f"--{flag.replace('.', '-').replace('_', '-')}" if known else setting[0]

@@ -14,7 +14,7 @@ from seq2seq.errors import CorpusError, UserError
         ("search.beam=0 is out of range", "--beam=0 is out of range"),
         ("search.sampling.top_p=2 is", "--top-p=2 is"),
         ("search.sampling and search.diversity.", "--sample and --diversity-groups."),
-        ("search.diversity.penalty=-1", "--diversity-penalty=-1"),
+        ("search.diversity.strength=-1", "--diversity-strength=-1"),
         ("data.src_lang=en, src_lang", "--src-lang=en, --src-lang"),
         ("sentence 3 has 9, but max_length is 8", "line 3 has 9, but --max-length is 8"),
         ("a sentence 3 times", "a sentence 3 times"),
@@ -26,8 +26,8 @@ from seq2seq.errors import CorpusError, UserError
     ],
 )
 def test_settings_are_told_as_flags_that_the_command_has(said: str, told: str) -> None:
-    flags = ("beam", "top_p", "sample", "diversity_groups", "diversity_penalty", "src_lang")
-    args = Namespace(**dict.fromkeys((*flags, "max_length")))
+    flags = ("beam", "top_p", "sample", "groups", "strength", "src_lang", "max_length")
+    args = Namespace(**dict.fromkeys(flags))
 
     @told_as_flags
     def run(_: Namespace) -> None:
