@@ -114,6 +114,10 @@ def test_a_weight_that_is_not_finite_is_named_and_nothing_written(
     assert not (tmp_path / "out").exists()
 
 
+SPARSE = "is not an array of numbers" if torch.__version__ < "2.14" else "finds no plain weights"
+"""From torch 2.14 on a sparse matrix is not even read."""
+
+
 def quantised(tensor: torch.Tensor) -> torch.Tensor:
     return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
 
@@ -123,8 +127,8 @@ def quantised(tensor: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda t: t.to_sparse(), "is not an array of numbers"),
-        (quantised, "is not an array of numbers|finds no plain weights"),  # from torch 2.14 on
+        (lambda t: t.to_sparse(), SPARSE),
+        (quantised, "is not an array of numbers"),
         (lambda t: torch.zeros(1).expand(len(t), 10**12), "is not an array of numbers"),
         (lambda t: torch.empty_like(t, device="meta"), "is not an array of numbers"),
         (lambda t: t[0], r"is \(12,\), expected a matrix"),

@@ -213,6 +213,10 @@ def test_a_group_of_settings_that_is_one_value_is_named(
             '--data.train {"source":"a.src"}',
             "data.train.source is neither a corpus nor a setting of one; give ",
         ),
+        (
+            '--data.train {"path":"a.tsv","foo":{"a":1}}',
+            "data.train={'path': 'a.tsv', 'foo': {'a': 1}} is not a corpus; give ",
+        ),
         ('--data.train {"a":{"b":1}}', "data.train.a.b is neither a corpus nor a setting of one; "),
         ("--data.train.weight x", "data.train.weight=x is none of what is expected: float; null "),
         ('--data.train {"a":{"src":1}}', "data.train.a.src=1 is none of .*: str; null "),
