@@ -40,8 +40,8 @@ class Health(Callback):
     """Reports each symptom once, and again when it has got worse.
 
     The device is asked for its gradient norms at the logging interval only, but at least every
-    thousand steps. Before the second
-    validation, and up to the end of the warm-up, what validation shows is a note, not a warning.
+    thousand steps. Before the second validation, and up to the end of the warm-up, what validation
+    shows is a note, not a warning.
     """
 
     def __init__(self) -> None:
