@@ -3,9 +3,11 @@
 import re
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from typing import TypeVar
 
+from seq2seq.config import Diversity
 from seq2seq.errors import UserError
 
 Status = TypeVar("Status")
@@ -18,6 +20,12 @@ SETTING = re.compile(
 two words, which are no English."""
 FLAGS = {"sampling": "sample", "diversity": "diversity.groups"}
 """What asks for the parts of `search` that are switched on by another name than theirs."""
+
+
+def flag_of(name: str) -> str:
+    """What a command calls the flag whose value it keeps under a name."""
+    part = "diversity-" if name in {field.name for field in fields(Diversity)} else ""
+    return f"--{part}{name.replace('_', '-')}"
 
 
 def told_as_flags(run: Callable[[Namespace], Status]) -> Callable[[Namespace], Status]:

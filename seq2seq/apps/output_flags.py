@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 
+from seq2seq.apps.flag_names import flag_of
 from seq2seq.apps.rows import WRITERS, format_of
 from seq2seq.data.lines import PACKERS
 from seq2seq.data.output import Output, check_output, open_output
@@ -97,6 +98,4 @@ def made_with(
         - inputs.keys()
         - free
     )
-    return told | {
-        f"--{name.replace('_', '-')}": str(getattr(args, name)) for name in sorted(flags)
-    }
+    return told | {flag_of(name): str(getattr(args, name)) for name in sorted(flags)}

@@ -232,6 +232,7 @@ def stop_after(here: Path, lines: bytes) -> None:
     [
         (["--beam", "3"], "begun with --beam 2, not 3"),
         (["--max-length", "99"], "begun with --max-length 256, not 99"),
+        (["--diversity-groups", "2"], "begun with --diversity-groups None, not 2;"),
     ],
 )
 def test_resume_with_other_settings_is_refused(
