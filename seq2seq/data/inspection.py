@@ -5,7 +5,7 @@ at every pair. Memory: 16 bytes for each training pair at most (0.8 GB for 50 mi
 2 kB for each evaluation pair; the text itself is never kept.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
@@ -149,15 +149,23 @@ class _Inspection:
         if self.role == "train":
             self.with_train.meet(pair, line)
             return
-        for kind, there in self.with_train.met(pair).items():
-            self.counts[kind].add(line, pair, f"train line {there}")
+        self._overlap(line, pair, self.with_train.met(pair), "train")
         if self.role == "validation":
             self.with_validation.meet(pair, line)
             return
-        for kind, there in self.with_validation.met(pair).items():
-            if kind.startswith("overlap-pair"):
-                name = kind.replace("pair", "validation")
-                self.counts[name].add(line, pair, f"validation line {there}")
+        met = self.with_validation.met(pair).items()
+        pairs = {kind.replace("pair", "validation"): there for kind, there in met if "pair" in kind}
+        self._overlap(line, pair, pairs, "validation")
+
+    def _overlap(self, line: int, pair: Pair, met: Mapping[str, int], role: str) -> None:
+        """Of what is the same only after folding the folded ones show examples: the others have
+        been shown."""
+        for kind, there in met.items():
+            exact = kind.removesuffix("-folded")
+            if exact != kind and exact in met:
+                self.counts[kind].count += 1
+            else:
+                self.counts[kind].add(line, pair, f"{role} line {there}")
 
     def _findings(self, translated_otherwise: int) -> Iterator[Finding]:
         train = self.role == "train"

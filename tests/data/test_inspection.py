@@ -169,6 +169,7 @@ def test_test_pairs_in_validation_spoil_the_test_above_a_quarter(
     assert (exact.examples[0].line, exact.examples[0].note) == (100 - shared, "validation line 2")
     folded = found["overlap-validation-folded"]
     assert (folded.severity, folded.count) == ("spoils" if shared >= 25 else "warns", shared + 1)
+    assert [(each.line, each.note) for each in folded.examples] == [(100, "validation line 1")]
 
 
 def test_case_and_punctuation_do_not_hide_an_overlap(tmp_path: Path) -> None:
@@ -180,6 +181,15 @@ def test_case_and_punctuation_do_not_hide_an_overlap(tmp_path: Path) -> None:
         "overlap-source-folded": 5,
         "overlap-target-folded": 5,
     }
+
+
+def test_what_only_folding_finds_is_shown_and_all_is_counted(tmp_path: Path) -> None:
+    hidden = [(src.upper(), tgt) for src, tgt in HEALTHY[5:6]]
+    _, test = reports(tmp_path, HEALTHY, [*HEALTHY[:5], *hidden, *ELSEWHERE])
+    found = {each.name: each for each in test.findings}
+    assert (found["overlap-source"].count, found["overlap-source-folded"].count) == (5, 6)
+    for name in ("overlap-source-folded", "overlap-pair-folded"):
+        assert [(each.line, each.note) for each in found[name].examples] == [(6, "train line 6")]
 
 
 def test_folding_that_finds_less_is_not_told(tmp_path: Path) -> None:
