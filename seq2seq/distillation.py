@@ -14,6 +14,10 @@ EMPTY = "empty"
 CUT = "as long as the search allows"
 ENDLESS = "endless repetitions"
 COPY = "copies of the source"
+BROKEN = "bytes that are no characters"
+
+REPLACEMENT = "\ufffd"
+"""What stands in the place of such bytes."""
 
 
 class Distillation:
@@ -69,6 +73,8 @@ def fault_of(pair: Pair, found: Translation, limit: int) -> str:
         return CUT
     if repeats(text) and not repeats(pair.src):
         return ENDLESS
+    if REPLACEMENT in text and REPLACEMENT not in pair.src:
+        return BROKEN
     said, given, wanted = (each.casefold().split() for each in (text, *pair))
     # Numbers and signs alone may well be the same in both languages.
     if said == given != wanted and any(map(str.isalpha, text)):

@@ -8,7 +8,7 @@ import sacrebleu
 from test_translator import Echo, random_translator, subwords
 
 from seq2seq.data.corpus import Pair
-from seq2seq.distillation import COPY, CUT, EMPTY, ENDLESS, Distillation
+from seq2seq.distillation import BROKEN, COPY, CUT, EMPTY, ENDLESS, Distillation
 from seq2seq.evaluation.pairwise import chrf
 from seq2seq.translation import Translation
 
@@ -40,6 +40,8 @@ def said(*texts: str) -> list[Translation]:
         ("\x93Kare tosu\x94", "\x93kare TOSU\x94", "kare tosu", ""),
         ("12,5 : 3", "mino", "12,5 : 3", ""),
         ("12,5 kg", "mino", "12,5 kg", COPY),
+        ("kare tosu", "mino", "mi\ufffdno", BROKEN),
+        ("kare \ufffdtosu", "mino", "mi\ufffdno", ""),
     ],
 )
 def test_what_nobody_should_learn_is_left_out_and_counted(

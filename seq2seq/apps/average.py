@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> None:
     average(model, chosen)
     model = replace(model, provenance=_provenance(args.run, chosen, output))
     save_model(model, output)
-    print(f"{output}: mean of {', '.join(path.name for path in chosen)}")
+    named = chosen if args.checkpoints else [path.name for path in chosen]
+    print(f"{output}: mean of {', '.join(map(str, named))}")
 
 
 def _kept_by(args: argparse.Namespace) -> list[Path]:

@@ -32,6 +32,7 @@ from seq2seq.training.compatibility import (
     check_lengths,
     check_tie,
     identity,
+    validates_all,
     yardstick,
 )
 from seq2seq.training.counting import count_batch, end_of, find_place, validate_after_whole_steps
@@ -327,7 +328,8 @@ class TranslationModule(pl.LightningModule):
         self.validation_loss.reset()
         self.validation_bleu.reset()
         self.log_dict({"val_ppl": perplexity, "val_bleu": bleu})
-        found = f"validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}"
+        part = "" if validates_all(self.trainer) else ", of a part of the set"
+        found = f"validation BLEU {bleu:.2f}, perplexity {perplexity:.2f}{part}"
         if self.trainer.state.fn == "fit":
             rank_zero_info(f"step {self.global_step}: {found}")
         else:

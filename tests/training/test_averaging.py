@@ -81,7 +81,7 @@ def weights(
         (["--last", "2"], ["step=100.ckpt", "step=110.ckpt"]),
         (["--last", "1"], ["step=110.ckpt"]),
         (["--last", "3"], NAMES[:3]),
-        (["--best", "2"], ["best-step=90-bleu=31.00.ckpt", "best-step=80-bleu=31.00.ckpt"]),
+        (["--best", "2"], ["best-step=80-bleu=31.00.ckpt", "best-step=90-bleu=31.00.ckpt"]),
         (["--best", "1"], ["best-step=90-bleu=31.00.ckpt"]),
         (
             ["--checkpoints", f"run/checkpoints/{NAMES[0]}", f"run/checkpoints/{NAMES[3]}"],
@@ -91,9 +91,14 @@ def weights(
     ids=lambda value: "-".join(value[:2]),
 )
 def test_the_average_is_the_mean_of_the_checkpoints_that_were_asked_for(
-    weights: dict[str, dict[str, Tensor]], arguments: list[str], expected: list[str]
+    capsys: pytest.CaptureFixture[str],
+    weights: dict[str, dict[str, Tensor]],
+    arguments: list[str],
+    expected: list[str],
 ) -> None:
     assert main(["average", "run", *arguments, "--output", "mean"]) == 0
+    shown = arguments[1:] if "--checkpoints" in arguments else expected
+    assert capsys.readouterr().out == f"mean: mean of {', '.join(shown)}\n"
     network = load_model("mean").network
     for name, parameter in network.state_dict().items():
         total = sum(weights[path][f"network.{name}"].double() for path in expected)

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -305,10 +306,13 @@ def test_a_best_model_whose_checkpoint_is_damaged_or_gone_stays_in_its_folder(
 
 @pytest.mark.parametrize("limit", [2, 0.5])
 def test_candidates_are_scored_as_in_a_validation_of_some_batches_and_low_precision(
-    corpus: Path, run: Run, limit: float
+    corpus: Path, run: Run, limit: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     part = {"data__batch_tokens": 64, "trainer__limit_val_batches": limit}
     assert run("fit", *settings(**STILL, **part, trainer__precision="bf16-mixed")) == 0
+    validations = re.findall("^.*validation BLEU .*perplexity.*$", caplog.text, re.MULTILINE)
+    assert validations
+    assert all(said.endswith(", of a part of the set") for said in validations)
     rows = table(corpus / "run")  # the first is that of a validation
     scores, perplexities = ([row[name] for row in rows] for name in ("val_bleu", "val_ppl"))
     assert scores == [scores[0]] * 4

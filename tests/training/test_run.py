@@ -132,6 +132,7 @@ def test_validate_tells_the_score_of_the_model_with_its_signature(
     said = re.search(r"^.*validation BLEU .*$", caplog.text, re.MULTILINE)
     assert said is not None
     assert f"validation BLEU {score.value:.2f}, perplexity " in said[0]
+    assert "of a part" not in said[0]
     assert said[0].endswith(f"; BLEU {score.signature}")
 
 
