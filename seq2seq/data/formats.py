@@ -48,7 +48,7 @@ class Sides:
 
 def _field(record: Mapping[str, Any], setting: str, field: str, where: str, errors: Errors) -> str:
     value: Any = record
-    for name in field.split("."):
+    for name in [field] if field in record else field.split("."):  # `flatten` of datasets: "a.b"
         if not isinstance(value, Mapping) or name not in value:
             names = listed(_names(record))
             raise CorpusError(f"{where} has no field {setting}={field}; its fields are {names}.")

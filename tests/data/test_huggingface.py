@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seq2seq.data import huggingface
-from seq2seq.data.corpus import CorpusFiles, read_pairs, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, read_pairs, sources, stream_pairs
 from seq2seq.errors import ConfigError, CorpusError
 
 ROWS = [
@@ -53,6 +53,21 @@ def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> N
         CorpusError, match=r'src_field=en; its fields are "id", "src", .*"translation.en"'
     ):
         list(stream_pairs(CorpusFiles(path=path, src_field="en")))
+
+
+def test_a_field_whose_own_name_has_a_dot_is_found_before_a_nested_one(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    nested = [{"translation": row["translation"]} for row in ROWS[:1]]
+    datasets.Dataset.from_list(nested).flatten().save_to_disk(tmp_path / "flat")
+
+    def pairs(path: str) -> list[Pair]:
+        files = CorpusFiles(path=path, src_field="translation.en", tgt_field="translation.de")
+        return list(stream_pairs(files))
+
+    assert pairs(f"hf:{tmp_path / 'flat'}") == [("1", "I")]
+    both = tmp_path / "both.jsonl"
+    both.write_text('{"translation": {"en": "in", "de": "in"}, "translation.en": "own"}\n')
+    assert pairs(str(both)) == [("own", "in")]
 
 
 def test_a_row_without_a_translation_is_one_side_where_rows_are_judged(
