@@ -37,11 +37,18 @@ def load(name: str, split: str) -> Any:
             f"hf:{name} needs the package datasets ({error}): "
             f"pip install 'seq2seq-lightning[datasets]'."
         ) from None
+    hub_name, _, configuration = name.partition(":")
+    if not hub_name:
+        raise ConfigError(f"hf:{name} names no dataset; expected hf:FOLDER or hf:NAME.")
     try:
         if not Path(name).is_dir():
-            hub_name, _, configuration = name.partition(":")
             return datasets.load_dataset(hub_name, configuration or None, split=split)
         loaded = datasets.load_from_disk(name)
+    except IndexError:  # of datasets 5, where no file has rows
+        raise CorpusError(
+            f"hf:{name} cannot be loaded: it, or one of its splits, has no rows; "
+            f"hf:{name}/SPLIT is one split alone."
+        ) from None
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         said = str(error).partition("\n")[0] or type(error).__name__
         raise CorpusError(f"hf:{name} cannot be loaded: {said}") from None

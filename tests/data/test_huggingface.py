@@ -109,6 +109,21 @@ def test_a_folder_that_holds_no_dataset_is_named(tmp_path: Path) -> None:
         list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path}")))
 
 
+def test_a_dataset_without_rows_and_a_path_without_a_name_are_told(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    full = datasets.Dataset.from_list(ROWS)
+    splits = {"train": full, "dev": full.select(range(0))}
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "a")
+    with pytest.raises(
+        CorpusError, match=rf"^hf:{tmp_path}/a(.*has no rows|: the corpus is empty)"
+    ):
+        list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}", split="dev")))
+    assert list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a' / 'train'}"))) == PAIRS
+    for path in ("hf:", "hf::", "hf::en-de"):
+        with pytest.raises(ConfigError, match=f"^{path} names no dataset"):
+            list(stream_pairs(CorpusFiles(path=path)))
+
+
 def hub(**functions: Any) -> SimpleNamespace:
     """Takes the place of `datasets`, so that no test asks the network."""
     exceptions = SimpleNamespace(DatasetsError=type("DatasetsError", (Exception,), {}))
