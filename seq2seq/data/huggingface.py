@@ -15,7 +15,7 @@ from seq2seq.errors import ConfigError, CorpusError
 
 def read_dataset(name: str, split: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """The pairs of a dataset, row by row."""
-    dataset = load(name, split)
+    dataset = load(name, split).with_format(None)  # one saved may have another, or hide columns
     columns = {field.split(".")[0] for field in (sides.src_field, sides.tgt_field)}
     if columns <= set(dataset.column_names):
         dataset = dataset.select_columns(sorted(columns))  # others, e.g. images, stay encoded

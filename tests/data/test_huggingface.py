@@ -55,6 +55,20 @@ def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> N
         list(stream_pairs(CorpusFiles(path=path, src_field="en")))
 
 
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [("arrow", None), ("pandas", None), ("numpy", ["src", "tgt"]), ("numpy", ["id"])],
+    ids=repr,
+)
+def test_the_format_that_a_dataset_was_saved_with_does_not_matter(
+    tmp_path: Path, kind: str, columns: list[str] | None
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    formatted = datasets.Dataset.from_list(ROWS).with_format(kind, columns=columns)
+    formatted.save_to_disk(tmp_path / "a")
+    assert list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}"))) == PAIRS
+
+
 def test_a_field_whose_own_name_has_a_dot_is_found_before_a_nested_one(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     nested = [{"translation": row["translation"]} for row in ROWS[:1]]
@@ -75,6 +89,9 @@ def test_a_row_without_a_translation_is_one_side_where_rows_are_judged(
 ) -> None:
     class Dataset(list[dict[str, Any]]):
         column_names = ("src", "tgt")
+
+        def with_format(self, _: None) -> "Dataset":
+            return self
 
         def select_columns(self, _: list[str]) -> "Dataset":
             return self
