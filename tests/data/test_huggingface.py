@@ -1,6 +1,7 @@
 """A Hugging Face dataset is a corpus like any other; without the extra, the error says so."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,6 +70,23 @@ def test_the_format_that_a_dataset_was_saved_with_does_not_matter(
     assert list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}"))) == PAIRS
 
 
+def test_rows_are_read_many_at_once_in_order_and_numbered(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows: list[dict[str, Any]] = [
+        {"src": f"{i}", "tgt": {"x": f"{-i}"} if i % 3 else None} for i in range(2, 252)
+    ]
+    dataset = datasets.Dataset.from_list([*rows[:1], *rows]).select(range(1, 251))
+    dataset.save_to_disk(tmp_path / "a")
+    files = CorpusFiles(path=f"hf:{tmp_path / 'a'}", tgt_field="tgt.x")
+    read = list(read_pairs(files, errors="surrogateescape"))
+    assert read == [(row["src"], row["tgt"]["x"]) if row["tgt"] else (str(row), "") for row in rows]
+    with pytest.raises(CorpusError, match=r" row 1 has no field tgt_field=tgt\.x"):
+        list(read_pairs(files))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.Dataset, "__iter__", None)  # one by one is slow
+        assert list(read_pairs(files, errors="surrogateescape")) == read
+
+
 def test_a_field_whose_own_name_has_a_dot_is_found_before_a_nested_one(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     nested = [{"translation": row["translation"]} for row in ROWS[:1]]
@@ -92,6 +110,11 @@ def test_a_row_without_a_translation_is_one_side_where_rows_are_judged(
 
         def with_format(self, _: None) -> "Dataset":
             return self
+
+        def iter(self, batch_size: int) -> Iterator[dict[str, list[Any]]]:
+            for start in range(0, len(self), batch_size):
+                rows = self[start : start + batch_size]
+                yield {name: [row[name] for row in rows] for name in self.column_names}
 
         def select_columns(self, _: list[str]) -> "Dataset":
             return self
