@@ -35,6 +35,16 @@ def fingerprint(name: str, split: str) -> str:
     return str(load(name, split)._fingerprint)
 
 
+def row_files(name: str, split: str) -> list[Path]:
+    """The files of a folder that hold the rows of a split; none where it is no folder.
+
+    The fingerprint alone does not name them: `map` derives it from its function, whatever else that
+    reads.
+    """
+    folder = Path(name)
+    return sorted((folder if (folder / "state.json").is_file() else folder / split).glob("*.arrow"))
+
+
 def load(name: str, split: str) -> Any:
     """A `datasets.Dataset`, memory-mapped; a folder that holds no splits is taken as it is."""
     try:

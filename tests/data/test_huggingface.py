@@ -10,6 +10,7 @@ import pytest
 
 from seq2seq.data import huggingface
 from seq2seq.data.corpus import CorpusFiles, Pair, read_pairs, sources, stream_pairs
+from seq2seq.data.store import store_of
 from seq2seq.errors import ConfigError, CorpusError
 
 ROWS = [
@@ -141,6 +142,24 @@ def test_the_source_of_a_dataset_is_a_fingerprint_of_its_content(tmp_path: Path)
     assert sources(saved_splits(tmp_path / "c", "train")) != sources(
         CorpusFiles(path=f"hf:{tmp_path / 'c'}", split="dev")
     )
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_other_rows_are_stored_anew_though_the_fingerprint_is_the_same(
+    tmp_path: Path, splits: bool
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    files, outside = CorpusFiles(path=f"hf:{tmp_path / 'a'}"), tmp_path / "outside"
+    found = []
+    for text in ("one", "two"):
+        outside.write_text(text)
+        dataset = datasets.Dataset.from_dict({"src": ["1"]}).map(
+            lambda _, path=str(outside): {"tgt": Path(path).read_text()}
+        )
+        (datasets.DatasetDict(train=dataset) if splits else dataset).save_to_disk(tmp_path / "a")
+        found.append(sources(files))
+        assert list(store_of(files, tmp_path / "cache", print)) == [("1", text)]
+    assert found[0] == found[1]
 
 
 def test_a_folder_that_holds_no_dataset_is_named(tmp_path: Path) -> None:
