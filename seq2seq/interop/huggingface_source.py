@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.config import ModelConfig
+from seq2seq.config import PAD_ID, ModelConfig
 from seq2seq.errors import ModelFolderError
 from seq2seq.interop.bart import ACTIVATIONS, OURS, SHARED, UNTOLD, their_name
 from seq2seq.interop.files import read_bytes, read_checkpoint, read_json, text_of, weights_in
@@ -168,10 +168,11 @@ def _vocabularies(
                 f"have {rows} rows."
             )
         entries = {i: f"<no piece {i}>" for i in range(rows)} | {i: p for p, i in ids.items()}
+        padding = ids.get("<pad>", pad)  # not config.json's: a model may start with `</s>` as that
         special = SpecialIds(
-            pad=ids.get("<pad>", pad),
+            pad=padding,
             unk=ids["<unk>"],
-            bos=ids.get("<s>") if start in (pad, ids.get("<s>")) else None,
+            bos=ids.get("<s>") if start in (padding, ids.get("<s>")) else None,
             eos=ids.get("</s>", eos),
             start=start,
         )
@@ -190,7 +191,10 @@ def _network(
     tables = {SRC: src, TGT: tgt, OUT: tgt}
     weights = weights | {name: side.rows_of(weights[name]) for name, side in tables.items()}
     weights[OUTPUT_BIAS] = tgt.masked(weights.get(OUTPUT_BIAS, torch.zeros(max(tgt.rows) + 1)))
-    config = model_config(_settings(theirs, weights), folder / "config.json")
+    starts_with_pad = theirs["decoder_start_token_id"] == tgt.rows[PAD_ID]
+    start_token = "pad" if starts_with_pad else "bos"
+    settings = _settings(theirs, weights) | {"start_token": start_token}
+    config = model_config(settings, folder / "config.json")
     ignored = {SHARED, OUTPUT_BIAS, *POSITIONS}
     if not config.bias:
         ignored |= {name for name in weights if name.endswith(BIASES)}
@@ -202,7 +206,6 @@ def _settings(theirs: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, A
     ours = theirs[OURS]
     biases = [tensor for name, tensor in weights.items() if name.endswith(BIASES)]
     tables = [weights[name] for name in POSITIONS if name in weights]
-    starts_with_pad = theirs["decoder_start_token_id"] == theirs["pad_token_id"]
     return {
         **{name: theirs[field] for name, field in FIELDS.items()},
         "src_vocab_size": len(weights[SRC]),
@@ -214,5 +217,4 @@ def _settings(theirs: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, A
         "tie": tie(weights[SRC], weights[TGT], weights[OUT]),
         "bias": ours.get("bias", True) or any(bool(bias.any()) for bias in biases),
         "output_bias": ours.get("output_bias", False) or bool(weights[OUTPUT_BIAS].any()),
-        "start_token": "pad" if starts_with_pad else "bos",
     }

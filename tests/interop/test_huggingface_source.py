@@ -272,6 +272,8 @@ def test_what_we_exported_is_read_bit_identical(settings: dict[str, Any], tmp_pa
         {"encoder_layers": 0},
         {"decoder_start_token_id": 0},
         {"decoder_start_token_id": 7},
+        {"decoder_start_token_id": 0, "pad_token_id": 0},
+        {"decoder_start_token_id": 2, "pad_token_id": 2},
         {"tie_word_embeddings": False, "share_encoder_decoder_embeddings": False},
         {"share_encoder_decoder_embeddings": False},
     ],
