@@ -46,7 +46,7 @@ def row_files(name: str, split: str) -> list[Path]:
 
 
 def load(name: str, split: str) -> Any:
-    """A `datasets.Dataset`, memory-mapped; a folder that holds no splits is taken as it is."""
+    """A `datasets.Dataset`, memory-mapped; a folder that holds no splits is one split."""
     try:
         import datasets
     except ImportError as error:
@@ -70,6 +70,11 @@ def load(name: str, split: str) -> Any:
         said = str(error).partition("\n")[0] or type(error).__name__
         raise CorpusError(f"hf:{name} cannot be loaded: {said}") from None
     if not isinstance(loaded, datasets.DatasetDict):
+        if split not in ("train", str(loaded.split)):  # train is the default
+            raise ConfigError(
+                f"split={split}: hf:{name} holds no splits, so all its rows would be read; leave "
+                f"it out."
+            )
         return loaded
     if split not in loaded:
         raise ConfigError(f"split={split} is not in hf:{name}; choose one of {', '.join(loaded)}.")

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import pytest
 
 from seq2seq.data import huggingface
@@ -21,13 +22,11 @@ PAIRS = [(row["src"], row["tgt"]) for row in ROWS]
 
 
 def saved(folder: Path, rows: list[dict[str, Any]]) -> CorpusFiles:
-    datasets = pytest.importorskip("datasets")
     datasets.Dataset.from_list(rows).save_to_disk(folder)
     return CorpusFiles(path=f"hf:{folder}")
 
 
 def saved_splits(folder: Path, split: str) -> CorpusFiles:
-    datasets = pytest.importorskip("datasets")
     splits = {name: datasets.Dataset.from_list(ROWS[i:]) for i, name in enumerate(("train", "dev"))}
     datasets.DatasetDict(splits).save_to_disk(folder)
     return CorpusFiles(path=f"hf:{folder}", split=split)
@@ -42,6 +41,16 @@ def test_a_saved_dataset_of_several_splits_gives_the_one_that_is_asked_for(tmp_p
     assert list(stream_pairs(saved_splits(tmp_path / "b", "dev"))) == PAIRS[1:]
     with pytest.raises(ConfigError, match=r"^split=test is not in hf:.*c; choose .* train, dev\."):
         list(stream_pairs(saved_splits(tmp_path / "c", "test")))
+
+
+def test_a_dataset_without_splits_is_the_split_that_it_was_and_no_other(tmp_path: Path) -> None:
+    """What is named as validation must not be the training set."""
+    dev = datasets.Dataset.from_list(ROWS, split="dev")
+    dev.save_to_disk(tmp_path / "a")
+    for split in ("dev", "train"):  # train is what a setting says that says nothing
+        assert list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}", split=split))) == PAIRS
+    with pytest.raises(ConfigError, match=r"^split=test: hf:.*a holds no splits, so all its rows"):
+        list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}", split="test")))
 
 
 def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> None:
@@ -65,14 +74,12 @@ def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> N
 def test_the_format_that_a_dataset_was_saved_with_does_not_matter(
     tmp_path: Path, kind: str, columns: list[str] | None
 ) -> None:
-    datasets = pytest.importorskip("datasets")
     formatted = datasets.Dataset.from_list(ROWS).with_format(kind, columns=columns)
     formatted.save_to_disk(tmp_path / "a")
     assert list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}"))) == PAIRS
 
 
 def test_rows_are_read_many_at_once_in_order_and_numbered(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
     rows: list[dict[str, Any]] = [
         {"src": f"{i}", "tgt": {"x": f"{-i}"} if i % 3 else None} for i in range(2, 252)
     ]
@@ -89,7 +96,6 @@ def test_rows_are_read_many_at_once_in_order_and_numbered(tmp_path: Path) -> Non
 
 
 def test_a_field_whose_own_name_has_a_dot_is_found_before_a_nested_one(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
     nested = [{"translation": row["translation"]} for row in ROWS[:1]]
     datasets.Dataset.from_list(nested).flatten().save_to_disk(tmp_path / "flat")
 
@@ -148,7 +154,6 @@ def test_the_source_of_a_dataset_is_a_fingerprint_of_its_content(tmp_path: Path)
 def test_other_rows_are_stored_anew_though_the_fingerprint_is_the_same(
     tmp_path: Path, splits: bool
 ) -> None:
-    datasets = pytest.importorskip("datasets")
     files, outside = CorpusFiles(path=f"hf:{tmp_path / 'a'}"), tmp_path / "outside"
     found = []
     for text in ("one", "two"):
@@ -163,13 +168,11 @@ def test_other_rows_are_stored_anew_though_the_fingerprint_is_the_same(
 
 
 def test_a_folder_that_holds_no_dataset_is_named(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     with pytest.raises(CorpusError, match=rf"^hf:{tmp_path} cannot be loaded: .*neither"):
         list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path}")))
 
 
 def test_a_dataset_without_rows_and_a_path_without_a_name_are_told(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
     full = datasets.Dataset.from_list(ROWS)
     splits = {"train": full, "dev": full.select(range(0))}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "a")
