@@ -245,6 +245,13 @@ def test_a_file_that_was_cut_off_is_named(folder: Path, name: str, kept: float) 
         load_model(folder)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere such a name may not be given")
+def test_weights_in_a_folder_that_is_not_utf8_are_not_called_damaged(folder: Path) -> None:
+    there = folder.rename(folder.with_name("m\udce4rz"))
+    with pytest.raises(ModelFolderError, match=rf"^{there}/weights.safetensors is not UTF-8"):
+        load_model(there)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory is not limited so")
 def test_weights_for_which_memory_is_short_are_not_called_damaged(folder: Path) -> None:
     size, path = 2**33, folder / "weights.safetensors"

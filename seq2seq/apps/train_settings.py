@@ -1,5 +1,6 @@
 """What the settings of the Lightning verbs may be, beyond their types."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
@@ -11,7 +12,7 @@ from jsonargparse import Namespace
 from pytorch_lightning.plugins import Precision
 from pytorch_lightning.utilities import rank_zero_warn
 
-from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
+from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share, in_utf8
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
 from seq2seq.errors import ConfigError, ModelFolderError
@@ -48,9 +49,12 @@ def named(setting: str) -> Iterator[None]:
 
 
 def check_run(run: str) -> None:
-    """Raise ConfigError for what names no folder, as a variable of the shell that is not set."""
+    """Raise ConfigError for what names no folder, as a variable of the shell that is not set, and
+    for a name from which no checkpoint could be read."""
     if not run.strip():
         raise ConfigError(f"run={run!r} is empty; expected a folder for the run, e.g. runs/mine.")
+    if not in_utf8(path := os.path.realpath(run)):  # which Lightning makes of it
+        raise ConfigError(f"run={run}: {path} is not UTF-8, as PyTorch wants it; choose another.")
 
 
 def check_seed(seed: int) -> None:

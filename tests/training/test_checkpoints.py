@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +13,9 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping, Timer
 from small_runs import Run, settings, validated_after
 
+from seq2seq.errors import ConfigError
 from seq2seq.training.callbacks import Branch, Patience
-from seq2seq.training.checkpoints import BEST, LAST, KeptCheckpoints, step_of
+from seq2seq.training.checkpoints import BEST, LAST, KeptCheckpoints, find_checkpoint, step_of
 from seq2seq.training.ema import ExponentialMovingAverage
 
 KEPT = {"training__keep_last": 2, "training__keep_best": 2, "training__lr": 0.01}
@@ -185,6 +187,14 @@ def test_what_is_no_checkpoint_to_go_on_from_is_one_line(
     (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("error: "))
     assert line.startswith("error: ckpt_path=odd.ckpt ")
     assert said in line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere such a name may not be given")
+def test_a_checkpoint_whose_name_pytorch_does_not_take_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "m\udce4rz.ckpt"
+    path.touch()
+    with pytest.raises(ConfigError, match=rf"^ckpt_path={path} is not UTF-8"):
+        find_checkpoint(str(path), tmp_path)
 
 
 @pytest.mark.parametrize("wanted", ["best", "last", "run/checkpoints/step=8.ckpt"])
