@@ -197,4 +197,4 @@ def with_settings_of_run(argv: Sequence[str]) -> list[str]:
         return list(argv)
     if argv[0] == "fit" and given.ckpt_path is None:
         return list(argv)
-    return [argv[0], "--config", str(settings), *argv[1:]]
+    return [argv[0], f"--config={settings}", *argv[1:]]  # the run may be called -mine

@@ -276,15 +276,16 @@ def test_the_bar_shows_as_numbers_what_is_known() -> None:
 @pytest.mark.parametrize(
     ("arguments", "config"),
     [
-        ("test --run run", ["run/config.yaml"]),
-        ("validate --search.beam 3 --run=run", ["run/config.yaml"]),
-        ("test --run run --config mine.yaml", ["mine.yaml"]),
+        ("test --run run", ["--config=run/config.yaml"]),
+        ("validate --search.beam 3 --run=run", ["--config=run/config.yaml"]),
+        ("test --run=-run", ["--config=-run/config.yaml"]),  # no flag of its own
+        ("test --run run --config mine.yaml", []),
         ("test --run run -c mine.yaml", []),
         ("test --run none", []),
         ("test --run", []),
         ("test", []),
         ("fit --run run", []),
-        ("fit --run run --ckpt_path last", ["run/config.yaml"]),
+        ("fit --run run --ckpt_path last", ["--config=run/config.yaml"]),
         ("fit --run new --ckpt_path run/checkpoints/step=4.ckpt", []),
     ],
 )
@@ -292,13 +293,11 @@ def test_a_run_that_is_named_brings_its_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, config: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("run").mkdir()
-    Path("run/config.yaml").touch()
-    words = with_settings_of_run(arguments.split())
-    assert [words[i + 1] for i, word in enumerate(words) if word == "--config"] == config
-    assert [word for word in words if word not in ("--config", *config)] == [
-        word for word in arguments.split() if word not in ("--config", *config)
-    ]
+    for folder in (Path("run"), Path("-run")):
+        folder.mkdir()
+        (folder / "config.yaml").touch()
+    verb, *rest = arguments.split()
+    assert with_settings_of_run([verb, *rest]) == [verb, *config, *rest]
 
 
 def test_a_fit_does_not_overwrite_a_run(
