@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.hooks import unserializable_hook
 
 from seq2seq.config import PAD_ID, ModelConfig
 
@@ -43,6 +44,7 @@ class TokenEmbedding(nn.Module):
         return F.embedding(tokens, self.weight) * self.scale
 
 
+@unserializable_hook  # type: ignore[untyped-decorator]  # see __setstate__
 def _without_padding_row(gradient: Tensor) -> Tensor:
     gradient = gradient.clone()
     gradient[PAD_ID] = 0

@@ -5,6 +5,7 @@ import math
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
@@ -172,3 +173,7 @@ def test_the_padding_row_is_zero_and_stays_zero_however_the_output_is_tied(
         optimizer.step()
     assert all((table[PAD_ID] == 0).all() for table in tables)
     assert (tables[1][[6, 7]] != before[[6, 7]]).all()
+
+
+def test_a_table_goes_to_another_process_without_a_warning() -> None:
+    ForkingPickler.dumps(TokenEmbedding(8, D, scale=False))
