@@ -5,7 +5,6 @@ a module cannot break an old model folder.
 """
 
 import math
-import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal, get_args, get_origin, get_type_hints
@@ -346,15 +345,6 @@ def one_of(setting: str, value: object, choices: Collection[object]) -> None:
     if value not in choices:
         listed = ", ".join(map(str, choices))
         raise ConfigError(f"{setting}={value} is unknown; choose one of {listed}.")
-
-
-def in_utf8(path: str | os.PathLike[str]) -> bool:
-    """Whether all libraries take this name of a file: some want UTF-8, the system takes any."""
-    try:
-        os.fspath(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def at_least(setting: str, value: float, least: float, most: float = math.inf) -> None:

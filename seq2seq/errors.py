@@ -9,6 +9,7 @@ UserError                 one line on stderr, exit status 2; anything else is a 
 """
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,19 @@ class SentenceError(UserError):
 
 class TrainingError(UserError):
     """A training cannot go on as it is."""
+
+
+def check_utf8(
+    path: str | os.PathLike[str], reader: str, kind: type[UserError], setting: str = ""
+) -> None:
+    """Raise an error of this kind for a path that is no UTF-8: the system takes it, `reader`, a
+    library, does not."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise kind(
+            f"{setting}{path} is not UTF-8, as {reader} wants it; choose another name."
+        ) from None
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seq2seq.config import AttentionForm, Dropout, ModelConfig, in_utf8
-from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.config import AttentionForm, Dropout, ModelConfig
+from seq2seq.errors import ConfigError, ModelFolderError, check_utf8
 from seq2seq.memory import ran_out
 from seq2seq.model_card import model_card
 from seq2seq.nn.packed import is_packed
@@ -264,8 +264,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 @contextmanager
 def reading_weights(path: Path) -> Iterator[None]:
     """ModelFolderError says why the block cannot read this file of safetensors."""
-    if not in_utf8(path):
-        raise ModelFolderError(f"{path} is not UTF-8, as safetensors wants it; rename what is not.")
+    check_utf8(path, "safetensors", ModelFolderError)
     try:
         with path.open("rb"):  # safetensors calls a file missing that it is not allowed to read
             yield

@@ -12,10 +12,10 @@ from jsonargparse import Namespace
 from pytorch_lightning.plugins import Precision
 from pytorch_lightning.utilities import rank_zero_warn
 
-from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share, in_utf8
+from seq2seq.config import ModelConfig, SubwordConfig, at_least, cannot_share
 from seq2seq.data.corpus import CorpusFiles
 from seq2seq.data.vocabulary import subword_settings
-from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.errors import ConfigError, ModelFolderError, check_utf8
 from seq2seq.model_folder import find_subwords
 from seq2seq.text.scripts import may_be_same_languages
 
@@ -53,8 +53,8 @@ def check_run(run: str) -> None:
     for a name from which no checkpoint could be read."""
     if not run.strip():
         raise ConfigError(f"run={run!r} is empty; expected a folder for the run, e.g. runs/mine.")
-    if not in_utf8(path := os.path.realpath(run)):  # which Lightning makes of it
-        raise ConfigError(f"run={run}: {path} is not UTF-8, as PyTorch wants it; choose another.")
+    path = os.path.realpath(run)  # which Lightning makes of it
+    check_utf8(path, "PyTorch", ConfigError, f"run={run}: ")
 
 
 def check_seed(seed: int) -> None:

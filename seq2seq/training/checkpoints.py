@@ -15,8 +15,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
-from seq2seq.config import in_utf8
-from seq2seq.errors import ConfigError, disk_of
+from seq2seq.errors import ConfigError, check_utf8, disk_of
 from seq2seq.memory import ran_out
 from seq2seq.model_folder import CONFIG, SavedModel
 from seq2seq.training.quality import validated
@@ -224,8 +223,7 @@ def _read(path: Path) -> dict[str, Any]:
     """The content of a checkpoint; ConfigError if it is damaged, or not one of ours."""
     if not path.is_file():
         raise ConfigError(f"{path} does not exist; expected a checkpoint.")
-    if not in_utf8(path):
-        raise ConfigError(f"{path} is not UTF-8, as PyTorch wants it; rename what is not.")
+    check_utf8(path, "PyTorch", ConfigError)
     if not is_complete(path):
         raise ConfigError(f"{path} is damaged or no checkpoint; use another.")
     try:
