@@ -5,11 +5,13 @@ import tempfile
 from pathlib import Path
 
 from seq2seq.data.output import writing
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, check_utf8
 
 
 def check_new(folder: Path) -> None:
-    """ConfigError unless there is nothing, or an empty folder, and it can be written."""
+    """ConfigError unless there is nothing, or an empty folder, and it can be written, and what is
+    in it read again."""
+    check_utf8(folder, "safetensors", ConfigError)
     with writing(folder):
         taken = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
     if taken:

@@ -32,6 +32,7 @@ from seq2seq.apps.train_parser import OneLineParser, refusal_of_class, with_sett
 from seq2seq.apps.train_settings import (
     VALIDATED_EVERY,
     check_average,
+    check_checkpoints,
     check_corpora,
     check_groups,
     check_joint,
@@ -192,6 +193,7 @@ class TranslationCLI(LightningCLI):
         if self.subcommand != "validate":
             check_writable(run)
         if self.subcommand == "fit":
+            check_checkpoints(settings.run)
             check_trainer(settings.trainer)
             check_average(settings.training, settings.trainer)
             if settings.model_folder is not None:

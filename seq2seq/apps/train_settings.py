@@ -49,12 +49,15 @@ def named(setting: str) -> Iterator[None]:
 
 
 def check_run(run: str) -> None:
-    """Raise ConfigError for what names no folder, as a variable of the shell that is not set, and
-    for a name from which no checkpoint could be read."""
+    """Raise ConfigError for what names no folder, as a variable of the shell that is not set."""
     if not run.strip():
         raise ConfigError(f"run={run!r} is empty; expected a folder for the run, e.g. runs/mine.")
-    path = os.path.realpath(run)  # which Lightning makes of it
-    check_utf8(path, "PyTorch", ConfigError, f"run={run}: ")
+
+
+def check_checkpoints(run: str) -> None:
+    """Raise ConfigError for a run whose checkpoints could not be read: Lightning writes them by
+    their whole paths."""
+    check_utf8(os.path.realpath(run), "PyTorch", ConfigError, f"run={run}: ")
 
 
 def check_seed(seed: int) -> None:

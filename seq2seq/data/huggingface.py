@@ -16,8 +16,10 @@ from seq2seq.errors import ConfigError, CorpusError
 def read_dataset(name: str, split: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """The pairs of a dataset, row by row."""
     dataset = load(name, split).with_format(None)  # one saved may have another, or hide columns
-    columns = {field.split(".")[0] for field in (sides.src_field, sides.tgt_field)}
-    if columns <= set(dataset.column_names):
+    known = set(dataset.column_names)
+    fields = sides.src_field, sides.tgt_field
+    columns = {field if field in known else field.split(".")[0] for field in fields}
+    if columns <= known:
         dataset = dataset.select_columns(sorted(columns))  # others, e.g. images, stay encoded
     rows = ((f"hf:{name} row {number}", record) for number, record in enumerate(_rows(dataset)))
     return pairs_in_rows(rows, sides, errors)
@@ -60,22 +62,30 @@ def load(name: str, split: str) -> Any:
     try:
         if not Path(name).is_dir():
             return datasets.load_dataset(hub_name, configuration or None, split=split)
-        loaded = datasets.load_from_disk(name)
-    except IndexError:  # of datasets 5, where no file has rows
-        raise CorpusError(
-            f"hf:{name} cannot be loaded: it, or one of its splits, has no rows; "
-            f"hf:{name}/SPLIT is one split alone."
-        ) from None
+        loaded = _from_disk(name)
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         said = str(error).partition("\n")[0] or type(error).__name__
         raise CorpusError(f"hf:{name} cannot be loaded: {said}") from None
     if not isinstance(loaded, datasets.DatasetDict):
-        if split not in ("train", str(loaded.split)):  # train is the default
+        known = "train", loaded.split and str(loaded.split), Path(name).name
+        if split not in known:  # train is the default
             raise ConfigError(
                 f"split={split}: hf:{name} holds no splits, so all its rows would be read; leave "
-                f"it out."
+                f"it out, and name a split of another folder hf:FOLDER/SPLIT."
             )
         return loaded
     if split not in loaded:
         raise ConfigError(f"split={split} is not in hf:{name}; choose one of {', '.join(loaded)}.")
     return loaded[split]
+
+
+def _from_disk(folder: str) -> Any:
+    """A `Dataset`, or a `DatasetDict` of several."""
+    import datasets
+
+    try:
+        return datasets.load_from_disk(folder)
+    except IndexError:  # of datasets 5, where no file has rows
+        several = (Path(folder) / "dataset_dict.json").is_file()
+        said = f"one of its splits has no rows; hf:{folder}/SPLIT is one alone" if several else ""
+        raise CorpusError(f"hf:{folder} cannot be loaded: {said or 'it has no rows'}.") from None

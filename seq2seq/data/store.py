@@ -26,7 +26,7 @@ from seq2seq.data.lines import open_bytes, refuse_pipe
 from seq2seq.errors import CorpusError
 from seq2seq.text.subwords import VERSION, Subwords
 
-FORMAT = 2
+FORMAT = 3
 """Of the files in a store's folder, and of how corpora are read into them; a store of another
 format is not found, but built anew."""
 SIDES = ("src", "tgt")

@@ -1,5 +1,6 @@
 """A Hugging Face dataset is a corpus like any other; without the extra, the error says so."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,12 +46,15 @@ def test_a_saved_dataset_of_several_splits_gives_the_one_that_is_asked_for(tmp_p
 
 def test_a_dataset_without_splits_is_the_split_that_it_was_and_no_other(tmp_path: Path) -> None:
     """What is named as validation must not be the training set."""
-    dev = datasets.Dataset.from_list(ROWS, split="dev")
-    dev.save_to_disk(tmp_path / "a")
-    for split in ("dev", "train"):  # train is what a setting says that says nothing
-        assert list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}", split=split))) == PAIRS
-    with pytest.raises(ConfigError, match=r"^split=test: hf:.*a holds no splits, so all its rows"):
-        list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}", split="test")))
+    datasets.Dataset.from_list(ROWS, split="dev").save_to_disk(tmp_path / "a")
+    datasets.Dataset.from_list(ROWS).save_to_disk(tmp_path / "dev")
+    for folder in ("a", "dev"):
+        for split in ("dev", "train"):  # train is what a setting says that says nothing
+            files = CorpusFiles(path=f"hf:{tmp_path / folder}", split=split)
+            assert list(stream_pairs(files)) == PAIRS
+        for split in ("test", "None"):
+            with pytest.raises(ConfigError, match=rf"^split={split}: .*{folder} holds no splits"):
+                list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / folder}", split=split)))
 
 
 def test_fields_are_named_and_missing_ones_told_as_in_jsonl(tmp_path: Path) -> None:
@@ -83,8 +87,7 @@ def test_rows_are_read_many_at_once_in_order_and_numbered(tmp_path: Path) -> Non
     rows: list[dict[str, Any]] = [
         {"src": f"{i}", "tgt": {"x": f"{-i}"} if i % 3 else None} for i in range(2, 252)
     ]
-    dataset = datasets.Dataset.from_list([*rows[:1], *rows]).select(range(1, 251))
-    dataset.save_to_disk(tmp_path / "a")
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "a")
     files = CorpusFiles(path=f"hf:{tmp_path / 'a'}", tgt_field="tgt.x")
     read = list(read_pairs(files, errors="surrogateescape"))
     assert read == [(row["src"], row["tgt"]["x"]) if row["tgt"] else (str(row), "") for row in rows]
@@ -104,9 +107,11 @@ def test_a_field_whose_own_name_has_a_dot_is_found_before_a_nested_one(tmp_path:
         return list(stream_pairs(files))
 
     assert pairs(f"hf:{tmp_path / 'flat'}") == [("1", "I")]
-    both = tmp_path / "both.jsonl"
-    both.write_text('{"translation": {"en": "in", "de": "in"}, "translation.en": "own"}\n')
-    assert pairs(str(both)) == [("own", "in")]
+    both = {"translation": {"en": "in", "de": "in"}, "translation.en": "own"}
+    datasets.Dataset.from_list([both]).save_to_disk(tmp_path / "both")
+    (tmp_path / "both.jsonl").write_text(json.dumps(both) + "\n")
+    for path in (f"hf:{tmp_path / 'both'}", str(tmp_path / "both.jsonl")):
+        assert pairs(path) == [("own", "in")]
 
 
 def test_a_row_without_a_translation_is_one_side_where_rows_are_judged(
@@ -176,10 +181,9 @@ def test_a_dataset_without_rows_and_a_path_without_a_name_are_told(tmp_path: Pat
     full = datasets.Dataset.from_list(ROWS)
     splits = {"train": full, "dev": full.select(range(0))}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "a")
-    with pytest.raises(
-        CorpusError, match=rf"^hf:{tmp_path}/a(.*has no rows|: the corpus is empty)"
-    ):
-        list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a'}", split="dev")))
+    for path, said in (("a", "one of its splits has no rows; .*/a/SPLIT is"), ("a/dev", "it has")):
+        with pytest.raises(CorpusError, match=rf"^hf:{tmp_path}/{path}(.*{said}|: the corpus is)"):
+            list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / path}", split="dev")))
     assert list(stream_pairs(CorpusFiles(path=f"hf:{tmp_path / 'a' / 'train'}"))) == PAIRS
     for path in ("hf:", "hf::", "hf::en-de"):
         with pytest.raises(ConfigError, match=f"^{path} names no dataset"):

@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq.apps.new_folder import check_new
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SubwordConfig
+from seq2seq.errors import ConfigError
 from seq2seq.model_folder import SavedModel, load_model, save_model
 from seq2seq.nn.transformer import Transformer
 from seq2seq.text.subwords import Subwords, train_subwords
@@ -122,6 +124,12 @@ def test_the_last_five_or_fewer_are_averaged_beside_the_model_if_nothing_else_is
     load_model("run/model-averaged")
     assert main(["average", "run", "--last", "1"]) == 0
     assert capsys.readouterr().out == "run/model-averaged: mean of step=140.ckpt\n"
+
+
+def test_an_output_that_could_not_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/m\udce4rz is not UTF-8, as safetensors"):
+        check_new(tmp_path / "m\udce4rz")
+    check_new(tmp_path / "m\xe4rz")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pytorch_lightning.loggers import wandb
 from small_runs import Run, settings
 
 from seq2seq.apps.train_callbacks import check_callbacks
-from seq2seq.apps.train_settings import check_run
+from seq2seq.apps.train_settings import check_checkpoints
 from seq2seq.data.dataset import TrainingBatches
 from seq2seq.errors import ConfigError
 
@@ -108,13 +108,13 @@ def test_a_mistake_is_one_line_that_names_it(
 def test_a_run_whose_checkpoints_could_not_be_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_run("runs/m\xe4rz")
+    check_checkpoints("runs/m\xe4rz")
     with pytest.raises(ConfigError, match=r"^run=runs/m\udce4rz: .* is not UTF-8"):
-        check_run("runs/m\udce4rz")
+        check_checkpoints("runs/m\udce4rz")
     (tmp_path / "m\udce4rz").mkdir()
     monkeypatch.chdir(tmp_path / "m\udce4rz")
     with pytest.raises(ConfigError, match=r"^run=runs/x: .*/m\udce4rz/runs/x is not UTF-8"):
-        check_run("runs/x")
+        check_checkpoints("runs/x")
 
 
 def test_what_is_wrong_with_the_validation_set_is_told_before_train_is_stored(
