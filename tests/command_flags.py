@@ -4,8 +4,13 @@ import argparse
 import importlib
 
 
-def flags_of(verb: str) -> set[str]:
-    """As `--help` lists them, without itself."""
+def actions_of(verb: str) -> list[argparse.Action]:
+    """What a command takes, without `--help`."""
     parser = argparse.ArgumentParser(add_help=False)
     importlib.import_module(f"seq2seq.apps.{verb}").add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings}
+    return parser._actions
+
+
+def flags_of(verb: str) -> set[str]:
+    """As `--help` lists them, without itself."""
+    return {flag for action in actions_of(verb) for flag in action.option_strings}

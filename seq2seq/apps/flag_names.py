@@ -18,7 +18,7 @@ SETTING = re.compile(
 )
 """One that is no part of a path, no value and not in quotes; of others than `search` only names of
 two words, which are no English."""
-FLAGS = {"sampling": "sample", "diversity": "diversity.groups"}
+FLAGS = {"sampling": "sample", "diversity": "groups"}
 """What asks for the parts of `search` that are switched on by another name than theirs."""
 
 
@@ -45,7 +45,6 @@ def told_as_flags(run: Callable[[Namespace], Status]) -> Callable[[Namespace], S
 
 def _flag(setting: re.Match[str], args: Namespace) -> str:
     """If this command has it."""
-    name = setting[1] or setting[2]
-    flag = FLAGS.get(name, name)
-    known = flag.rpartition(".")[2] in args
-    return f"--{flag.replace('.', '-').replace('_', '-')}" if known else setting[0]
+    name = (setting[1] or setting[2]).removeprefix("diversity.")
+    name = FLAGS.get(name, name)
+    return flag_of(name) if name in args else setting[0]

@@ -8,7 +8,7 @@ and one line in READERS.
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr
@@ -46,9 +46,15 @@ class Sides:
         )
 
 
+def steps_to(field: str, names: Container[str]) -> list[str]:
+    """The names that lead to a field, from those of its record inwards: of `translation.en` two,
+    unless the record has a field of this name, as a flattened dataset does."""
+    return [field] if field in names else field.split(".")
+
+
 def _field(record: Mapping[str, Any], setting: str, field: str, where: str, errors: Errors) -> str:
     value: Any = record
-    for name in [field] if field in record else field.split("."):  # `flatten` of datasets: "a.b"
+    for name in steps_to(field, record):
         if not isinstance(value, Mapping) or name not in value:
             names = listed(_names(record))
             raise CorpusError(f"{where} has no field {setting}={field}; its fields are {names}.")

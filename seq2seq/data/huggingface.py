@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.formats import Pair, Sides, pairs_in_rows
+from seq2seq.data.formats import Pair, Sides, pairs_in_rows, steps_to
 from seq2seq.data.lines import Errors
 from seq2seq.errors import ConfigError, CorpusError
 
@@ -17,8 +17,7 @@ def read_dataset(name: str, split: str, sides: Sides, errors: Errors) -> Iterato
     """The pairs of a dataset, row by row."""
     dataset = load(name, split).with_format(None)  # one saved may have another, or hide columns
     known = set(dataset.column_names)
-    fields = sides.src_field, sides.tgt_field
-    columns = {field if field in known else field.split(".")[0] for field in fields}
+    columns = {steps_to(field, known)[0] for field in (sides.src_field, sides.tgt_field)}
     if columns <= known:
         dataset = dataset.select_columns(sorted(columns))  # others, e.g. images, stay encoded
     rows = ((f"hf:{name} row {number}", record) for number, record in enumerate(_rows(dataset)))
@@ -86,6 +85,7 @@ def _from_disk(folder: str) -> Any:
     try:
         return datasets.load_from_disk(folder)
     except IndexError:  # of datasets 5, where no file has rows
-        several = (Path(folder) / "dataset_dict.json").is_file()
-        said = f"one of its splits has no rows; hf:{folder}/SPLIT is one alone" if several else ""
-        raise CorpusError(f"hf:{folder} cannot be loaded: {said or 'it has no rows'}.") from None
+        said = "it has no rows"
+        if (Path(folder) / "dataset_dict.json").is_file():
+            said = f"one of its splits has no rows; hf:{folder}/SPLIT is one alone"
+        raise CorpusError(f"hf:{folder} cannot be loaded: {said}.") from None

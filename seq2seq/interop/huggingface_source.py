@@ -191,9 +191,7 @@ def _network(
     tables = {SRC: src, TGT: tgt, OUT: tgt}
     weights = weights | {name: side.rows_of(weights[name]) for name, side in tables.items()}
     weights[OUTPUT_BIAS] = tgt.masked(weights.get(OUTPUT_BIAS, torch.zeros(max(tgt.rows) + 1)))
-    starts_with_pad = theirs["decoder_start_token_id"] == tgt.rows[PAD_ID]
-    start_token = "pad" if starts_with_pad else "bos"
-    settings = _settings(theirs, weights) | {"start_token": start_token}
+    settings = _settings(theirs, weights, pad=tgt.rows[PAD_ID])
     config = model_config(settings, folder / "config.json")
     ignored = {SHARED, OUTPUT_BIAS, *POSITIONS}
     if not config.bias:
@@ -201,11 +199,13 @@ def _network(
     return network_of(folder, config, weights, their_name, ignored)
 
 
-def _settings(theirs: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
-    """Of `ModelConfig`: what config.json says, and what only the weights tell."""
+def _settings(theirs: dict[str, Any], weights: dict[str, Tensor], *, pad: int) -> dict[str, Any]:
+    """Of `ModelConfig`: what config.json says, and what only the weights tell. `pad` is the id of
+    padding in their vocabulary."""
     ours = theirs[OURS]
     biases = [tensor for name, tensor in weights.items() if name.endswith(BIASES)]
     tables = [weights[name] for name in POSITIONS if name in weights]
+    starts_with_pad = theirs["decoder_start_token_id"] == pad
     return {
         **{name: theirs[field] for name, field in FIELDS.items()},
         "src_vocab_size": len(weights[SRC]),
@@ -217,4 +217,5 @@ def _settings(theirs: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, A
         "tie": tie(weights[SRC], weights[TGT], weights[OUT]),
         "bias": ours.get("bias", True) or any(bool(bias.any()) for bias in biases),
         "output_bias": ours.get("output_bias", False) or bool(weights[OUTPUT_BIAS].any()),
+        "start_token": "pad" if starts_with_pad else "bos",
     }

@@ -1,10 +1,9 @@
 """Errors name the flags of a command, and nothing else is taken for one."""
 
-import argparse
-import importlib
 from argparse import Namespace
 
 import pytest
+from command_flags import actions_of
 
 from seq2seq.apps.flag_names import flag_of, told_as_flags
 from seq2seq.errors import CorpusError, UserError
@@ -42,9 +41,7 @@ def test_settings_are_told_as_flags_that_the_command_has(said: str, told: str) -
 
 @pytest.mark.parametrize("verb", ["translate", "score", "distill"])
 def test_each_value_of_a_command_that_resumes_is_known_by_its_flag(verb: str) -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    importlib.import_module(f"seq2seq.apps.{verb}").add_arguments(parser)
-    flags = [action for action in parser._actions if action.option_strings]
+    flags = [action for action in actions_of(verb) if action.option_strings]
     assert flags
     for action in flags:
         assert flag_of(action.dest) in action.option_strings
