@@ -32,7 +32,7 @@ from seq2seq.apps.flag_names import told_as_flags
 from seq2seq.apps.output_flags import add_output_flags, check_output_flags, made_with, opened
 from seq2seq.apps.rows import decimal
 from seq2seq.apps.search_flags import add_search_flags, search_config
-from seq2seq.data.corpus import CorpusFiles, Languages, Pair, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, files_of, stream_pairs
 from seq2seq.data.formats import reader_of
 from seq2seq.data.lines import read_lines, refuse_pipe
 from seq2seq.data.origin import terms_beside
@@ -129,13 +129,11 @@ def _corpus(args: argparse.Namespace) -> tuple[CorpusFiles, Languages]:
 
 def _terms(args: argparse.Namespace) -> str:
     """What the output is made of, the licences of the models, and the terms beside the corpus."""
-    found: list[Path] | str = [Path(args.corpus[0])]
-    if not _only_sources(args.corpus):
-        found = sources(*_corpus(args))
+    only = _only_sources(args.corpus)
+    files = [Path(args.corpus[0])] if only else files_of(*_corpus(args))
     corpus = " and ".join(f"`{each}`" for each in args.corpus)
     made = f"What `seq2seq distill` made of {corpus} with {' and '.join(_models(args))}."
-    beside = terms_beside([] if isinstance(found, str) else found)
-    return "\n\n".join([made, *quoted(beside)]) + "\n"
+    return "\n\n".join([made, *quoted(terms_beside(files))]) + "\n"
 
 
 def _models(args: argparse.Namespace) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seq2seq.data.formats import READERS, Sides, check_sentences, reader_of
 from seq2seq.data.formats import Pair as Pair  # what a corpus consists of
-from seq2seq.data.huggingface import fingerprint, read_dataset
+from seq2seq.data.huggingface import read_dataset
 from seq2seq.data.lines import OPENERS, Errors, read_lines
 from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.text.normalize import clean
@@ -82,16 +82,6 @@ def stream_pairs(files: CorpusFiles, languages: Languages = ("", "")) -> Iterato
         yield pair
     if empty:
         raise CorpusError(f"{files}: the corpus is empty, no line has text on both sides.")
-
-
-def sources(files: CorpusFiles, languages: Languages = ("", "")) -> list[Path] | str:
-    """What the pairs come from: files, or the fingerprint of a Hugging Face dataset.
-
-    The same files, unchanged, and the same settings give the same pairs.
-    """
-    if files.dataset is not None:
-        return fingerprint(files.dataset, files.split)
-    return files_of(files, languages)
 
 
 def files_of(files: CorpusFiles, languages: Languages = ("", "")) -> list[Path]:

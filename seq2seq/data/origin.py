@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from seq2seq.data.corpus import CorpusFiles, Languages, sources
+from seq2seq.data.corpus import CorpusFiles, Languages, files_of
 from seq2seq.data.formats import read_jsonl, read_tsv, reader_of
+from seq2seq.data.huggingface import fingerprint
 from seq2seq.data.store import digest_of
 from seq2seq.errors import CorpusError
 from seq2seq.provenance import Corpus, File, Role, terms_paths
@@ -26,17 +27,16 @@ def origin(
     A file is read for its SHA-256 only if `cache` does not know it as it is; a pipe, whose text is
     gone, is not a file.
     """
-    found = sources(corpus, languages)
     facts = Corpus(role=role, pairs=pairs, files=[])
     if name:
         facts["name"] = name
-    if isinstance(found, str):
-        assert corpus.dataset is not None
+    if corpus.dataset is not None:
         folder = Path(corpus.dataset).is_dir()
         facts["dataset_folder" if folder else "dataset"] = corpus.dataset
-        facts["split"], facts["fingerprint"] = corpus.split, found
+        facts["split"] = corpus.split
+        facts["fingerprint"] = fingerprint(corpus.dataset, corpus.split)
         return facts
-    for path in filter(Path.is_file, found):
+    for path in filter(Path.is_file, files_of(corpus, languages)):
         file = File(path=str(path), sha256=digest_of(path, cache))
         if reader_of(str(path)) in BY_LINES:
             file["lines"] = pairs

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.cache import build_once
-from seq2seq.data.corpus import CorpusFiles, Languages, Pair, sources, stream_pairs
-from seq2seq.data.huggingface import row_files
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, files_of, stream_pairs
+from seq2seq.data.huggingface import fingerprint, row_files
 from seq2seq.data.lines import open_bytes, refuse_pipe
 from seq2seq.errors import CorpusError
 from seq2seq.text.subwords import VERSION, Subwords
@@ -143,12 +143,10 @@ def _positions(folder: Path, side: str) -> NDArray[np.int64]:
 
 def _content(files: CorpusFiles, cache: Path, languages: Languages) -> object:
     """What names the pairs of a corpus, however its files are called."""
-    found = sources(files, languages)
-    if isinstance(found, str):
-        assert files.dataset is not None
-        rows = row_files(files.dataset, files.split)
-        return [found, *(digest_of(path, cache) for path in rows)]
-    return [_identity(path, cache) for path in found]
+    if (name := files.dataset) is not None:
+        rows = row_files(name, files.split)
+        return [fingerprint(name, files.split), *(digest_of(path, cache) for path in rows)]
+    return [_identity(path, cache) for path in files_of(files, languages)]
 
 
 def _identity(path: Path, cache: Path) -> list[str]:

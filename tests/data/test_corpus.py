@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from corpora import written
 
-from seq2seq.data.corpus import CorpusFiles, Languages, Pair, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Languages, Pair, files_of, stream_pairs
 from seq2seq.errors import ConfigError, CorpusError
 
 
@@ -126,9 +126,9 @@ def test_many_text_files_without_languages_ask_for_them(tmp_path: Path, langs: L
 def test_the_sources_of_a_corpus_are_the_files_that_are_read(tmp_path: Path) -> None:
     langs = "en", "de"
     two = CorpusFiles(src="a.en", tgt="a.de")
-    assert sources(two, langs) == [Path("a.en"), Path("a.de")]
-    assert sources(CorpusFiles(path="a.tmx.gz"), langs) == [Path("a.tmx.gz")]
-    by_stem = sources(CorpusFiles(path=stem(tmp_path)), langs)
+    assert files_of(two, langs) == [Path("a.en"), Path("a.de")]
+    assert files_of(CorpusFiles(path="a.tmx.gz"), langs) == [Path("a.tmx.gz")]
+    by_stem = files_of(CorpusFiles(path=stem(tmp_path)), langs)
     assert by_stem == [tmp_path / "train.en", tmp_path / "train.de.gz"]
 
 

@@ -11,7 +11,7 @@ import datasets
 import pytest
 
 from seq2seq.data import huggingface
-from seq2seq.data.corpus import CorpusFiles, Pair, read_pairs, sources, stream_pairs
+from seq2seq.data.corpus import CorpusFiles, Pair, read_pairs, stream_pairs
 from seq2seq.data.store import store_of
 from seq2seq.errors import ConfigError, CorpusError
 
@@ -31,6 +31,11 @@ def saved_splits(folder: Path, split: str) -> CorpusFiles:
     splits = {name: datasets.Dataset.from_list(ROWS[i:]) for i, name in enumerate(("train", "dev"))}
     datasets.DatasetDict(splits).save_to_disk(folder)
     return CorpusFiles(path=f"hf:{folder}", split=split)
+
+
+def content_of(files: CorpusFiles) -> str:
+    assert files.dataset is not None
+    return huggingface.fingerprint(files.dataset, files.split)
 
 
 def test_a_saved_dataset_gives_its_rows(tmp_path: Path) -> None:
@@ -147,10 +152,9 @@ def test_a_row_without_a_translation_is_one_side_where_rows_are_judged(
 
 def test_the_source_of_a_dataset_is_a_fingerprint_of_its_content(tmp_path: Path) -> None:
     first = saved(tmp_path / "a", ROWS)
-    assert isinstance(sources(first), str)
-    assert sources(first) == sources(first)
-    assert sources(first) != sources(saved(tmp_path / "b", ROWS[:1]))
-    assert sources(saved_splits(tmp_path / "c", "train")) != sources(
+    assert content_of(first) == content_of(first)
+    assert content_of(first) != content_of(saved(tmp_path / "b", ROWS[:1]))
+    assert content_of(saved_splits(tmp_path / "c", "train")) != content_of(
         CorpusFiles(path=f"hf:{tmp_path / 'c'}", split="dev")
     )
 
@@ -167,7 +171,7 @@ def test_other_rows_are_stored_anew_though_the_fingerprint_is_the_same(
             lambda _, path=str(outside): {"tgt": Path(path).read_text()}
         )
         (datasets.DatasetDict(train=dataset) if splits else dataset).save_to_disk(tmp_path / "a")
-        found.append(sources(files))
+        found.append(content_of(files))
         assert list(store_of(files, tmp_path / "cache", print)) == [("1", text)]
     assert found[0] == found[1]
 
@@ -234,6 +238,6 @@ def test_without_the_package_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    for use in (sources, lambda files: list(stream_pairs(files))):
+    for use in (content_of, lambda files: list(stream_pairs(files))):
         with pytest.raises(ConfigError, match=r"pip install 'seq2seq-lightning\[datasets\]'"):
             use(CorpusFiles(path="hf:any"))

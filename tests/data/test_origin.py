@@ -98,7 +98,7 @@ def test_a_corpus_that_was_stored_is_not_read_for_its_hashes_again(
 def test_a_dataset_of_the_hub_and_one_of_this_disk_are_told_apart(
     local: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "sources", lambda *_, **__: "f1ngerpr1nt")
+    monkeypatch.setattr(module, "fingerprint", lambda *_: "f1ngerpr1nt")
     if local:
         Path("some").mkdir()
         Path("some/data").mkdir()
