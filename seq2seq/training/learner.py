@@ -11,7 +11,7 @@ from seq2seq.nn.layers import product_type
 from seq2seq.nn.transformer import Transformer
 from seq2seq.sentence import MAX_LENGTH
 from seq2seq.training.loss import cross_entropy_sum, joins_sentences, slice_loss, token_logits
-from seq2seq.training.parts import Parts, learn_whole
+from seq2seq.training.parts import Parts
 from seq2seq.training.recipe import Recipe
 from seq2seq.training.recorded import CudaGraphs, Recorded, shaped
 
@@ -86,11 +86,13 @@ class Learner:
 
     def learn_unrecorded(self, parts: list[Batch]) -> Tensor:
         """The same, of one part after the other, without recordings."""
-        return self.parts.learn(parts, self.parameters, self.loss, self.backward)
+        return self.parts.learn(parts, self.parameters, self._work)
 
     def _work(self, batch: Batch) -> Tensor:
-        """What is recorded."""
-        return learn_whole(batch, self.loss, self.backward)
+        """Add the gradients of one batch -> its loss, detached."""
+        loss = self.loss(batch)
+        self.backward(loss)
+        return loss.detach()
 
     def loss(self, batch: Batch) -> Tensor:
         """What is minimised, of one batch."""

@@ -30,12 +30,11 @@ class Parts:
         self,
         parts: Sequence[Batch],
         parameters: Sequence[Parameter],
-        loss_of: Callable[[Batch], Tensor],
-        backward: Callable[[Tensor], None],
+        work: Callable[[Batch], Tensor],
     ) -> Tensor:
-        """Add the gradients of all parts to the parameters' -> the sum of their losses, detached.
+        """Add the gradients of all parts to the parameters' -> the sum of their losses.
 
-        `loss_of` is additive: the loss of a part is the sum of its rows'.
+        `work` adds the gradients of one, and gives its loss, detached: the sum of its rows'.
         """
         waiting, losses = list(reversed(parts)), []
         while waiting:
@@ -46,7 +45,7 @@ class Parts:
             before = [parameter.grad for parameter in parameters]
             for parameter in parameters:
                 parameter.grad = None
-            loss = attempt(partial(learn_whole, part, loss_of, backward))
+            loss = attempt(partial(work, part))
             if loss is None:
                 for parameter, gradient in zip(parameters, before, strict=True):
                     parameter.grad = gradient
@@ -93,12 +92,3 @@ def halves(part: Batch) -> tuple[Batch, Batch]:
     src, tgt = (int(lens[:middle].sum()) for lens in (part.src_lens, part.tgt_lens))
     first = part.map_tensors(lambda x: x[:middle], src, tgt)
     return first, part.map_tensors(lambda x: x[middle:], part.src_tokens - src, part.tokens - tgt)
-
-
-def learn_whole(
-    part: Batch, loss_of: Callable[[Batch], Tensor], backward: Callable[[Tensor], None]
-) -> Tensor:
-    """Add the gradients of one part -> its loss, detached."""
-    loss = loss_of(part)
-    backward(loss)
-    return loss.detach()

@@ -28,14 +28,16 @@ class Memory:
         rows = (self.table[part.src] + self.bias).sum(dim=1)  # (B, D)
         return (rows**2).sum()
 
-    def backward(self, loss: Tensor) -> None:
+    def work(self, part: Batch) -> Tensor:
+        loss = self.loss(part)
         if not self.fits:
             self.bias.grad = torch.full((D,), 7.0)
             raise torch.OutOfMemoryError("CUDA out of memory")
         loss.backward()
+        return loss.detach()
 
     def learn(self, parts: Parts, batches: list[Batch]) -> Tensor:
-        return parts.learn(batches, [self.table, self.bias], self.loss, self.backward)
+        return parts.learn(batches, [self.table, self.bias], self.work)
 
 
 def batch(rows: int) -> Batch:
@@ -66,7 +68,7 @@ def test_what_was_there_before_stays() -> None:
     once, unused = memory.table.grad.clone(), nn.Parameter(torch.zeros(D))
     unused.grad = torch.ones(D)
     parameters = [memory.table, memory.bias, unused]
-    Parts().learn([batch(7)], parameters, memory.loss, memory.backward)
+    Parts().learn([batch(7)], parameters, memory.work)
     torch.testing.assert_close(memory.table.grad, 2 * once)
     assert unused.grad.equal(torch.ones(D))
 
@@ -104,7 +106,7 @@ def test_other_errors_pass() -> None:
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"):
-        Parts().learn([batch(2)], [], broken, lambda loss: None)
+        Parts().learn([batch(2)], [], broken)
 
 
 def test_halves_are_all_rows_in_order() -> None:
