@@ -62,9 +62,7 @@ def check_checkpoints(run: str) -> None:
 
 def check_seed(seed: int) -> None:
     """Raise ConfigError for one that NumPy does not take."""
-    at_least("seed_everything", seed, 0)
-    if seed > MOST_SEED:
-        raise ConfigError(f"seed_everything={seed} is out of range; use at most {MOST_SEED}.")
+    at_least("seed_everything", seed, 0, MOST_SEED)
 
 
 def check_groups(settings: Namespace) -> None:
