@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tqdm import tqdm
 
+from seq2seq.apps.flag_names import flag_of
 from seq2seq.config import at_least
 from seq2seq.data.corpus import CorpusFiles, Pair
 from seq2seq.data.normal import SLACK, Limits
@@ -64,9 +65,9 @@ def add_corpus_flags(parser: argparse.ArgumentParser) -> None:
         ("tgt_field", "of JSONL and datasets: the field of the translation"),
         ("split", "of datasets: which split"),
     ):
-        flag, default = f"--{name.replace('_', '-')}", getattr(CorpusFiles, name)
+        default = getattr(CorpusFiles, name)
         group.add_argument(
-            flag, metavar="NAME", default=default, help=f"{what} (default: {default})"
+            flag_of(name), metavar="NAME", default=default, help=f"{what} (default: {default})"
         )
 
 

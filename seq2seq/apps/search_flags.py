@@ -4,6 +4,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
+from seq2seq.apps.flag_names import flag_of
 from seq2seq.config import Diversity, Sampling, SearchConfig
 from seq2seq.errors import ConfigError
 
@@ -114,7 +115,7 @@ def search_config(args: argparse.Namespace) -> SearchConfig:
         )
     if sampling and not args.sample:
         name, value = next(iter(sampling.items()))
-        raise ConfigError(f"--{name.replace('_', '-')} {value} is for random draws; add --sample.")
+        raise ConfigError(f"{flag_of(name)} {value} is for random draws; add --sample.")
     return SearchConfig(
         **_given(SearchConfig, args),
         diversity=Diversity(**diversity),
