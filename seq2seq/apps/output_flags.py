@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from seq2seq.apps.flag_names import flag_of
@@ -65,6 +66,12 @@ def opened(
             raise type(error)(f"{error} {output.state}") from None
         except KeyboardInterrupt:
             raise KeyboardInterrupt(output.state) from None
+
+
+def skip_finished(lines: Iterator[object], done: int) -> None:
+    """Pass over what an interrupted run has finished; ConfigError if the input has fewer lines."""
+    if (found := sum(1 for _ in islice(lines, done))) < done:
+        raise ConfigError(f"--resume: the input has {found} lines, but more are finished.")
 
 
 def made_with(

@@ -23,6 +23,7 @@ from seq2seq.apps.output_flags import (
     made_with,
     opened,
     output_format,
+    skip_finished,
 )
 from seq2seq.apps.rows import DIGITS, columns_of, decimal, token_fields
 from seq2seq.config import SearchConfig, at_least
@@ -101,12 +102,11 @@ def run(args: argparse.Namespace) -> None:
     pairs = read_pairs(files)
     inputs = {"src": args.src, "tgt": args.tgt}
     with opened(args, made_with(args, inputs, SAME_SCORES)) as output:
-        if (found := sum(1 for _ in islice(pairs, output.done))) < output.done:
-            raise ConfigError(f"--resume: the input has {found} lines, but more are finished.")
+        skip_finished(pairs, output.done)
         bar = tqdm(initial=output.done, unit="line", disable=not sys.stderr.isatty())
         form = output_format(args)
         with bar:
-            for row in rows(translator, pairs, found + 1, args.token_scores, form):
+            for row in rows(translator, pairs, output.done + 1, args.token_scores, form):
                 output.write([row])
                 bar.update()
 

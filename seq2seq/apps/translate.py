@@ -16,7 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import islice, tee
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ from seq2seq.apps.output_flags import (
     made_with,
     opened,
     output_format,
+    skip_finished,
 )
 from seq2seq.apps.prefixes import begun_with
 from seq2seq.apps.rows import READERS, WRITERS, Asked, Line, format_of, tell
@@ -269,8 +270,7 @@ def _draw(path: Path, translator: "Translator", drawn: list[tuple[str, Translati
 def _lines(path: str | None, skipped: int) -> Iterator[str]:
     """Without the first ones."""
     lines = decode_lines(sys.stdin.buffer, "standard input") if path is None else read_lines(path)
-    if (found := sum(1 for _ in islice(lines, skipped))) < skipped:
-        raise ConfigError(f"--resume: the input has {found} lines, but more are finished.")
+    skip_finished(lines, skipped)
     return lines
 
 
