@@ -157,7 +157,7 @@ def _distill(
     bar = tqdm(total=lines, initial=done, unit="line", disable=not sys.stderr.isatty())
     with bar, closing(translator.stream((pair.src for pair in pairs), first=done + 1)) as stream:
         for found, pair in zip(stream, again, strict=True):
-            beside = not args.teacher_only and bool(clean(pair.src) and clean(pair.tgt))
+            beside = not args.teacher_only and pair.full
             rows = [_row(pair.src, pair.tgt, output.done)] if beside else []
             rows += [
                 _row(pair.src, each.text, output.done, decimal(each.score))

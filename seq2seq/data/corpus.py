@@ -13,7 +13,6 @@ from seq2seq.data.formats import Pair as Pair  # what a corpus consists of
 from seq2seq.data.huggingface import read_dataset
 from seq2seq.data.lines import OPENERS, Errors, read_lines
 from seq2seq.errors import ConfigError, CorpusError
-from seq2seq.text.normalize import clean
 
 HUGGING_FACE = "hf:"
 Languages = tuple[str, str]
@@ -78,7 +77,7 @@ def stream_pairs(files: CorpusFiles, languages: Languages = ("", "")) -> Iterato
     """
     empty = True
     for pair in read_pairs(files, languages):
-        empty = empty and not (clean(pair.src) and clean(pair.tgt))
+        empty = empty and not pair.full
         yield pair
     if empty:
         raise CorpusError(f"{files}: the corpus is empty, no line has text on both sides.")

@@ -33,7 +33,7 @@ def undecodable(pair: Pair, normal: Normal) -> bool:
 
 
 def empty(pair: Pair, normal: Normal) -> bool:
-    return not (clean(pair.src) and clean(pair.tgt))
+    return not pair.full
 
 
 def controls(pair: Pair, normal: Normal) -> bool:

@@ -20,6 +20,7 @@ from lxml import etree
 from seq2seq.data.json_lines import Fields, check_characters, json_object, listed
 from seq2seq.data.lines import OPENERS, Errors, open_bytes, read_lines
 from seq2seq.errors import ConfigError, CorpusError
+from seq2seq.text.normalize import clean
 
 
 class Pair(NamedTuple):
@@ -27,6 +28,11 @@ class Pair(NamedTuple):
 
     src: str
     tgt: str
+
+    @property
+    def full(self) -> bool:
+        """Whether there is text on both sides."""
+        return all(map(clean, self))
 
 
 @dataclass(frozen=True, kw_only=True)

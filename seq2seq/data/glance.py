@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.data.corpus import Pair
-from seq2seq.text.normalize import clean
 
 RUN = 64
 """Neighbouring pairs, which are read from disk together."""
@@ -28,7 +27,7 @@ def glance(evaluation: Sequence[Pair], train: Sequence[Sequence[Pair]], most: in
     Of more than `most` training pairs it looks at about that many: runs of neighbours, evenly from
     the first to the last of each corpus.
     """
-    full = [pair for pair in evaluation if clean(pair.src) and clean(pair.tgt)]
+    full = [pair for pair in evaluation if pair.full]
     pairs, sources = set(full), {pair.src for pair in full}
     of, looked_at = sum(map(len, train)), 0
     for corpus in train:

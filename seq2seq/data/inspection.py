@@ -26,7 +26,7 @@ from seq2seq.data.survey import (
     survey,
     whole_pairs,
 )
-from seq2seq.text.normalize import clean, shortened
+from seq2seq.text.normalize import shortened
 from seq2seq.text.subwords import Subwords
 
 EXAMPLES = 3
@@ -101,6 +101,8 @@ class _Inspection:
         self.normal, self.with_train, self.with_validation = normal, with_train, with_validation
         self.counts = {name: _Count() for name in [*RULES, *KINDS, "duplicate"]}
         self.full = self.pairs = 0
+        self.sources = Fingerprints()
+        """Of full pairs."""
         subwords = plan.subwords or (None, None)
         self.sides = (SideCount(normal.src, subwords[0]), SideCount(normal.tgt, subwords[1]))
 
@@ -110,11 +112,9 @@ class _Inspection:
         if parting is not None:  # behind it every pair would look wrong
             trusted = parting.line - 1 if parting.shift else parting.line
         pairs = islice(whole_pairs(self.files, self.plan.languages), trusted)
-        sources = Fingerprints()
         for line, pair in enumerate(track(pairs, f"{self.role}: inspecting", trusted), start=1):
-            if self._look(line, pair):
-                sources.add(fingerprint(pair.src))
-        other = self.full - self.counts["duplicate"].count - sources.different()
+            self._look(line, pair)
+        other = self.full - self.counts["duplicate"].count - self.sources.different()
         findings = [*self._lines(parting, track), *self._findings(other)]
         return CorpusReport(
             role=self.role,
@@ -126,23 +126,20 @@ class _Inspection:
             findings=sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)),
         )
 
-    def _look(self, line: int, pair: Pair) -> bool:
-        """Whether the pair has text on both sides."""
+    def _look(self, line: int, pair: Pair) -> None:
         self.pairs += 1
         for side, text in zip(self.sides, pair, strict=True):
             side.add(text)
-        names = defects(pair, self.normal)
-        for name in names:
+        for name in defects(pair, self.normal):
             self.counts[name].add(line, pair)
-        full = all(map(clean, pair))
-        self.full += full
-        if full:
+        if pair.full:
+            self.full += 1
+            self.sources.add(fingerprint(pair.src))
             key = fingerprint(*pair)
             if first := self.seen.repeated.line(key):
                 self.counts["duplicate"].add(line, pair, f"as line {first}")
             self.seen.repeated.keep(key, line)
         self._compare(line, pair)
-        return full
 
     def _compare(self, line: int, pair: Pair) -> None:
         """With the corpora that it should not stand in."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from seq2seq.data.corpus import Languages, Pair
-from seq2seq.text.normalize import clean
 from seq2seq.text.scripts import (
     JAPANESE,
     Unit,
@@ -79,7 +78,7 @@ def learn_normal(
     A sample may be in the order of its corpus, whose beginning need not be like the rest.
     """
     src_lang, tgt_lang = languages
-    full = [pair for pair in sample if clean(pair.src) and clean(pair.tgt)]
+    full = [pair for pair in sample if pair.full]
     ratios = [
         characters(pair.tgt) / characters(pair.src)
         for pair in full
