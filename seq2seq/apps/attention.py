@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.errors import CorpusError
 from seq2seq.reports import attention_page
 from seq2seq.reports.heat_maps import Example
 from seq2seq.text.normalize import clean
@@ -14,12 +13,7 @@ if TYPE_CHECKING:
     from seq2seq.second_look import AttentionMap
 
 MOST_SENTENCES = 20
-
-
-def check_number(what: str, sentences: int) -> None:
-    """Raise CorpusError for fewer sentences with text than one, or more than can be looked at."""
-    if not 1 <= sentences <= MOST_SENTENCES:
-        raise CorpusError(f"{what} has {sentences} sentences; choose 1 to {MOST_SENTENCES}.")
+"""That can be looked at."""
 
 
 def examples_of(sentences: Sequence[str], maps: Sequence["AttentionMap"]) -> list[Example]:

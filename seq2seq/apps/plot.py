@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from seq2seq.apps.attention import check_number, draw_attention, examples_of
+from seq2seq.apps.attention import MOST_SENTENCES, draw_attention, examples_of
 from seq2seq.data.corpus import read_sentences
 from seq2seq.data.output import check_output, write
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, CorpusError
 from seq2seq.reports import curves_page
 from seq2seq.reports.drawing import check_drawing
 from seq2seq.reports.heat_maps import Example
@@ -105,7 +105,10 @@ def _sentences(source: str, target: str | None) -> tuple[list[str], list[str] | 
     sentences = [lines[number] for number in shown]
     if translations is not None:
         translations = [translations[number] for number in shown]
-    check_number(f"--attention {source}", len(sentences))
+    if not 1 <= len(sentences) <= MOST_SENTENCES:
+        raise CorpusError(
+            f"--attention {source} has {len(sentences)} sentences; choose 1 to {MOST_SENTENCES}."
+        )
     return sentences, translations
 
 
