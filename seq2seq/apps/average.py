@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seq2seq.apps.new_folder import check_new, check_writable
+from seq2seq.config import at_least
 from seq2seq.errors import ConfigError
 from seq2seq.provenance import Provenance, with_command, without_scores
 
@@ -65,22 +66,21 @@ def run(args: argparse.Namespace) -> None:
 
 def _kept_by(args: argparse.Namespace) -> list[Path]:
     """The last or the best checkpoints of the run."""
-    from seq2seq.config import at_least
-    from seq2seq.training.checkpoints import best_checkpoints, last_checkpoints
+    from seq2seq.training.checkpoints import FOLDER, best_checkpoints, last_checkpoints
 
     which, count, find = "last", args.last, last_checkpoints
     if args.best is not None:
         which, count, find = "best", args.best, best_checkpoints
-    kept = find(args.run)
+    folder, kept = args.run / FOLDER, find(args.run)
     if not kept:
         best = " of the best validations" if which == "best" else ""
-        raise ConfigError(f"{args.run / 'checkpoints'} holds no checkpoints{best} to average.")
+        raise ConfigError(f"{folder} holds no checkpoints{best} to average.")
     if count is None:
         count = min(5, len(kept))
     at_least(f"--{which}", count, 1)
     if len(kept) < count:
         raise ConfigError(
-            f"--{which} {count}: {args.run / 'checkpoints'} holds {len(kept)} such checkpoints; "
+            f"--{which} {count}: {folder} holds {len(kept)} such checkpoints; "
             f"ask for fewer, or train with a larger training.keep_{which}."
         )
     return kept[-count:]
