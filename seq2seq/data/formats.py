@@ -44,7 +44,7 @@ class Sides:
     src_field: str = "src"
     tgt_field: str = "tgt"
 
-    def pair_in(self, record: Mapping[str, Any], where: str, errors: Errors = "strict") -> Pair:
+    def pair_in(self, record: Mapping[str, Any], where: str, errors: Errors) -> Pair:
         """The two fields of a record; `where` begins the errors."""
         return Pair(
             _field(record, "src_field", self.src_field, where, errors),

@@ -193,7 +193,7 @@ class _Inspection:
                 )
 
     def _some(
-        self, name: str, says: str, *, warns: float = 0.0, spoils: float = NEVER
+        self, name: str, says: str, *, warns: float, spoils: float = NEVER
     ) -> Iterator[Finding]:
         if self.counts[name].count:
             yield self._finding(name, says, self.counts[name], warns=warns, spoils=spoils)

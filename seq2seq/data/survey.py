@@ -35,7 +35,7 @@ class Survey:
         return min(self.src_lines, self.tgt_lines)
 
 
-def survey(files: CorpusFiles, languages: Languages, track: Track, name: str = "") -> Survey:
+def survey(files: CorpusFiles, languages: Languages, track: Track, name: str) -> Survey:
     """Memory: 8 bytes for each pair, 8 more at most at the end, and the sample."""
     counts = [0, 0]
     sample: list[Pair] = []
