@@ -153,7 +153,8 @@ def _vocabularies(
     if not separate:
         learned = [learned[0] + learned[1]] * 2
     found = []
-    for file, name, texts in zip(files, (SRC, TGT), learned, strict=True):
+    starts = (None if separate else start, start)  # a source of its own ids never starts a decoder
+    for file, name, texts, first in zip(files, (SRC, TGT), learned, starts, strict=True):
         ids = read_json(folder / file)
         rows = len(weights[name])
         if "<unk>" not in ids:
@@ -172,9 +173,9 @@ def _vocabularies(
         special = SpecialIds(
             pad=padding,
             unk=ids["<unk>"],
-            bos=ids.get("<s>") if start in (padding, ids.get("<s>")) else None,
+            bos=ids.get("<s>") if first in (None, padding, ids.get("<s>")) else None,
             eos=ids.get("</s>", eos),
-            start=start,
+            start=first,
         )
         found.append(vocabulary(folder / file, entries, special, texts))
     return found[0], found[1]

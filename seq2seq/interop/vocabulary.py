@@ -28,7 +28,7 @@ class SpecialIds:
     unk: int
     eos: int
     start: int | None = None
-    """What the decoder reads first; None for a vector of zeros."""
+    """What the decoder reads first; None for a vector of zeros, and where nothing is decoded."""
     pad: int | None = None
     """None where no row is the padding's."""
     bos: int | None = None

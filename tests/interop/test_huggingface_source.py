@@ -289,6 +289,27 @@ def test_other_settings_of_marian_are_read_too(changes: dict[str, Any], opus: Pa
     )
 
 
+def test_a_target_vocabulary_of_its_own_may_start_with_an_id_that_the_source_lacks(
+    opus: Path, tmp_path: Path
+) -> None:
+    size = write_tokenizer(tmp_path)
+    changes = {"decoder_vocab_size": size + 3, "decoder_start_token_id": size + 2}
+    theirs = write_opus(opus, share_encoder_decoder_embeddings=False, **changes)
+    *names, padding = json.loads((opus / "vocab.json").read_text())
+    ids = {name: i for i, name in enumerate([*names, "one", "two", "three", padding])}
+    (opus / "target_vocab.json").write_text(json.dumps(ids))
+    path = opus / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"separate_vocabs": True}))
+    saved = read(opus)
+    assert saved.network.config.start_token == "pad"
+    with torch.no_grad():
+        ours_said, said = (x.log_softmax(-1) for x in logits(saved, theirs, tokenizer(opus)))
+    theirs_of = [ids[as_entry(piece)] for piece in saved.tgt_subwords.pieces(our_ids(saved))]
+    torch.testing.assert_close(
+        ours_said[:, our_ids(saved)], said[:, theirs_of], rtol=1e-5, atol=2e-5
+    )
+
+
 def test_weights_in_torchs_own_format_are_read_without_running_them(opus: Path) -> None:
     theirs = write_opus(opus)
     saved = read(opus)
