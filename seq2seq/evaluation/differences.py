@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from sacrebleu import CHRF
-
+from seq2seq.evaluation.metrics import new_chrf
 from seq2seq.evaluation.words import Token, tokens
 
 Mark = Literal["same", "right", "wrong"]
@@ -92,7 +91,7 @@ def sentence_chrf(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool = False
 ) -> list[float]:
     """chrF2 of each sentence alone, against the reference that it is nearest to."""
-    metric = CHRF(lowercase=lowercase)
+    metric = new_chrf(lowercase=lowercase)
     return [
         metric.sentence_score(hypothesis, each).score
         for hypothesis, each in zip(hypotheses, zip(*references, strict=True), strict=True)

@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.evaluation.metrics import new_bleu
+from seq2seq.evaluation.words import scored_words
 
 Matrix = NDArray[np.float64]
 Units = str | tuple[str, ...]
@@ -31,13 +31,11 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Matrix:
 
 
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: Callable[[str], str]
+    hypotheses: Sequence[str], references: Sequence[str], split: Callable[[str], list[str]]
 ) -> Matrix:
     """Sentence BLEU of each pair (N, M), from 0 to 100: exponential smoothing, and only the orders
     that the hypothesis is long enough for."""
-    matches, said, wanted = _counts(
-        hypotheses, references, 4, lambda text: tuple(tokenize(text.rstrip()).split())
-    )
+    matches, said, wanted = _counts(hypotheses, references, 4, lambda text: tuple(split(text)))
     exists, missed = said > 0, matches == 0
     # sacreBLEU takes 1/2, 1/4 ... of a match for the first, second ... order without one; orders
     # that do not exist are the last.
@@ -52,7 +50,7 @@ Pairwise = Callable[[Sequence[str], Sequence[str]], Matrix]
 
 PAIRWISE: dict[str, Callable[[str], Pairwise]] = {
     "chrf": lambda target_lang: chrf,
-    "bleu": lambda target_lang: partial(bleu, tokenize=new_bleu(target_lang).tokenizer),
+    "bleu": lambda target_lang: partial(bleu, split=scored_words(target_lang)),
 }
 """By the target language, which chooses BLEU's tokenizer and nothing else."""
 
