@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 import torch
+from torch import nn
 
 from seq2seq.config import RERANK_WEIGHT, UNK_ID, AttentionForm, SearchConfig, at_least, one_of
 from seq2seq.decoding.alignment import Links
@@ -38,6 +39,7 @@ from seq2seq.translation import BLANK
 from seq2seq.translation import Translation as Translation  # what n_best gives
 from seq2seq.workers import WorkersEngine
 
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 WIDE = 16
 """Up to so many hypotheses of a sentence, batches are as large as `batch_tokens` says. Each of W
@@ -271,17 +273,21 @@ def load_engine(
     paths: Sequence[str | Path], *, device: str, precision: str, attention: AttentionForm
 ) -> NativeEngine:
     """The networks of model folders, on a device: an ensemble, if they are several."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     models = load_together(paths, attention=attention)
-    try:
-        there = torch.device(device), PRECISIONS[precision]
-        networks = [model.network.to(*there) for model in models]
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"device={device} cannot be used: {reason}") from None
-    if there[0].type == "cuda":
+    networks = [moved(model.network, device, PRECISIONS[precision]) for model in models]
+    if networks[0].src_embedding.weight.is_cuda:
         avoid_cudnn_attention()
     for network in networks:
         pack(network)
     return NativeEngine(*networks)
+
+
+def moved(network: AnyModule, device: str, dtype: torch.dtype | None = None) -> AnyModule:
+    """On a device, "auto" being a CUDA GPU where there is one; ConfigError if it cannot be used."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return network.to(torch.device(device), dtype)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={device} cannot be used: {reason}") from None

@@ -11,12 +11,12 @@ from seq2seq.data.batch import Ids, make_batch, pad
 from seq2seq.decoding.request import Request
 from seq2seq.decoding.search import Hypothesis
 from seq2seq.engine import NEVER_SAID, limits_of, searches_beside_caller
-from seq2seq.errors import ConfigError, ModelFolderError
+from seq2seq.errors import ModelFolderError
 from seq2seq.interop.exported import Exported
 from seq2seq.interop.formats import extra
 from seq2seq.interop.refusal import refuse_search
 from seq2seq.interop.scored import scored, seed_of, within_limits
-from seq2seq.translator import PRECISIONS
+from seq2seq.translator import PRECISIONS, moved
 
 
 class HuggingFaceEngine:
@@ -133,8 +133,6 @@ def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceE
         import transformers
     one_of("precision", precision, PRECISIONS)
     transformers.utils.logging.disable_progress_bar()
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         model, told = transformers.AutoModelForSeq2SeqLM.from_pretrained(
             exported.folder,
@@ -150,10 +148,6 @@ def open_engine(exported: Exported, device: str, precision: str) -> HuggingFaceE
     except Exception as error:  # its errors have no other class in common
         reason = str(error).partition("\n")[0]
         raise ModelFolderError(f"{exported.folder} cannot be used: {reason}") from None
-    try:
-        model = model.to(torch.device(device))
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"device={device} cannot be used: {reason}") from None
+    model = moved(model, device)
     model.generation_config = greedy(start_id, exported.longest)  # whatever the folder's says
     return HuggingFaceEngine(model.eval(), start_id, exported.longest)
