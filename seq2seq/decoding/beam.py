@@ -23,7 +23,8 @@ def beam_search(
 
     At each step the best 2W continuations of a sentence are looked at: among its W best, those
     that end are finished; the W best that do not end go on. A sentence is done when W hypotheses
-    are finished, or when nothing goes on.
+    are finished, as in fairseq (Ott et al. 2019), or when nothing goes on: a beginning that might
+    have ended better than all of them is not waited for.
     """
     width, progress = config.beam, Progress(limits, enough=config.beam)
     stepper.start(width)

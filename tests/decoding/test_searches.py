@@ -162,6 +162,19 @@ def test_a_wider_beam_finds_the_path_that_the_narrow_one_dropped() -> None:
     assert same(found, [Hypothesis([B], math.log(0.36)), Hypothesis([A], math.log(0.22))])
 
 
+def test_a_search_ends_with_its_beam_full_of_finished_ones_though_a_better_one_goes_on() -> None:
+    def patient(said: tuple[int, ...]) -> Sequence[float]:
+        """Nothing has .3 and A .6 * .3, while A A, with .6 * .7, surely ends."""
+        table = {(): (0.3, 0.6), (A,): (0.3, 0.7)}
+        row = (0, 0, 0, *table.get(said, (1, 0)), 0, 0)
+        return [math.log(probability) if probability else -math.inf for probability in row]
+
+    (found,) = searched(beam_search, [patient], [9], config_of(2, n_best=2))
+    assert same(found, [Hypothesis([], math.log(0.3)), Hypothesis([A], math.log(0.18))])
+    (found,) = searched(beam_search, [patient], [9], config_of(3))
+    assert same(found, [Hypothesis([A, A], math.log(0.42))])
+
+
 def test_a_strong_length_penalty_prefers_the_longer_paths_through_the_trellis() -> None:
     (found,) = searched(beam_search, [trellis], [3], config_of(13, n_best=4, alpha=3.0))
     longer = [([A, A], 0.11), ([A, B], 0.55 * 0.1 * 0.8), ([B, B], 0.45 * 0.1 * 0.8)]
