@@ -16,8 +16,8 @@ _ROUND = rf"\([^{_STOP}]*\)"
 _SCHEME = r"\b[A-Za-z][A-Za-z0-9+.-]{0,31}://"
 _LEFT = r"(?:(?<!\w)[$€£¥]\s?|(?<![\w.,])(?<!\d[:/])[+\u2212-]?)"
 _UNITS = (
-    r"[kcdmµμn]?m[²³2]?|[kmµμ]?g|[kcdm]?l|[mµμn]?s|[kMGTm]?(?:W|V|J|Pa|Hz|Wh)|[kMGT]i?[Bb]|mA|"
-    r"km/h|m/s|mph|ft|mi|lbs?|oz|min|h|px|dpi|°[CF]?|[%‰€$£¥]|USD|EUR|GBP|CHF"
+    r"km/h|m/s|[kcdmµμn]?m[²³2]?|[kmµμ]?g|[kcdm]?l|[mµμn]?s|[kMGTm]?(?:W|V|J|Pa|Hz|Wh)|"
+    r"[kMGT]i?[Bb]|mA|mph|ft|mi|lbs?|oz|min|h|px|dpi|°[CF]?|[%‰€$£¥]|USD|EUR|GBP|CHF"
 )
 
 _PERCENT = r"%(?:(?:\d+\$|\(\w+\))?[-+#0]*+\d*+(?:\.\d+)?(?:hh?|ll?|z)?[diouxXeEfgGcsp@]|\d{1,2})"
