@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from seq2seq.data.corpus import Pair
+from seq2seq.data.formats import NoPair
 from seq2seq.data.normal import Normal
 from seq2seq.text.normalize import clean
 from seq2seq.text.scripts import scripts_in
@@ -30,6 +31,10 @@ class Rule:
 
 def undecodable(pair: Pair, normal: Normal) -> bool:
     return any(_BYTES.search(text) is not None for text in pair if not text.isascii())
+
+
+def malformed(pair: Pair, normal: Normal) -> bool:
+    return isinstance(pair, NoPair)
 
 
 def empty(pair: Pair, normal: Normal) -> bool:
@@ -85,6 +90,12 @@ RULES: dict[str, Rule] = {
         spoils_above=ALWAYS,
         spoils_evaluation_above=ALWAYS,
     ),
+    "malformed": Rule(
+        says="a line or row that is no pair, with which training ends",
+        found_in=malformed,
+        spoils_above=ALWAYS,
+        spoils_evaluation_above=ALWAYS,
+    ),
     "empty": Rule(says="a side without text", found_in=empty, spoils_evaluation_above=ALWAYS),
     "controls": Rule(
         says="control characters, or separators such as U+2028 where some tools end a line",
@@ -125,7 +136,7 @@ RULES: dict[str, Rule] = {
     "ratio": Rule(says="one side is much longer than the other (--max-ratio)", found_in=ratio),
     "markup": Rule(says="HTML tags or entities", found_in=markup, warns_above=NEVER),
 }
-"""Gravest first; a pair with an empty or undecodable side is asked nothing else."""
+"""Gravest first; a pair with one of the first three defects is asked nothing else."""
 
 
 def defects(pair: Pair, normal: Normal) -> list[str]:
@@ -134,7 +145,7 @@ def defects(pair: Pair, normal: Normal) -> list[str]:
     for name, rule in RULES.items():
         if rule.found_in(pair, normal):
             found.append(name)
-            if name in ("undecodable", "empty"):
+            if name in ("undecodable", "malformed", "empty"):
                 break
     return found
 

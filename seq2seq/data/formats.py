@@ -35,6 +35,10 @@ class Pair(NamedTuple):
         return all(map(clean, self))
 
 
+class NoPair(Pair):
+    """A line or row that holds none, as the source: where errors are strict, it is one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sides:
     """What source and translation are called: as languages, and as fields of a record."""
@@ -82,9 +86,12 @@ def read_tsv(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
     """Source TAB translation; further columns are ignored."""
     for number, line in enumerate(read_lines(path, errors=errors), start=1):
         src, tab, columns = line.partition("\t")
-        if not tab and errors == "strict":
+        if tab:
+            yield Pair(src, columns.partition("\t")[0])
+        elif errors == "strict":
             raise CorpusError(f"{path} line {number} has no tab; expected source TAB translation.")
-        yield Pair(src, columns.partition("\t")[0])
+        else:
+            yield NoPair(line, "")
 
 
 def read_jsonl(path: str, sides: Sides, errors: Errors) -> Iterator[Pair]:
@@ -98,8 +105,7 @@ def pairs_in_rows(
     rows: Iterable[tuple[str, str | Fields]], sides: Sides, errors: Errors
 ) -> Iterator[Pair]:
     """rows: for each its place, with which its errors begin, and a record or the line of JSON that
-    holds one. If errors are not strict, a row without the two fields is a source without
-    translation; if no row has them, that is an error."""
+    holds one. If errors are not strict, it is one nevertheless where no row has the two fields."""
     first: CorpusError | None = None
     found = False
     for where, row in rows:
@@ -110,7 +116,7 @@ def pairs_in_rows(
         except CorpusError as error:
             if errors == "strict":
                 raise
-            first, pair = first or error, Pair(str(row), "")
+            first, pair = first or error, NoPair(str(row), "")
         yield pair
     if first is not None and not found:
         raise first

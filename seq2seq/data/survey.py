@@ -66,8 +66,8 @@ def survey(files: CorpusFiles, languages: Languages, track: Track, name: str) ->
 def all_lines(files: CorpusFiles, languages: Languages) -> Iterator[tuple[str | None, str | None]]:
     """Both sides line by line, None after the end of the shorter one.
 
-    Where lines or rows are pairs, one that is none has an empty target, and a byte that is not
-    UTF-8 becomes a lone surrogate; other formats are read as strictly as in training.
+    Where lines or rows are pairs, one that is none is a NoPair, and a byte that is not UTF-8
+    becomes a lone surrogate; other formats are read as strictly as in training.
     """
     paths = files_of(files, languages)
     for path in paths:
@@ -81,10 +81,11 @@ def all_lines(files: CorpusFiles, languages: Languages) -> Iterator[tuple[str | 
 
 def whole_pairs(files: CorpusFiles, languages: Languages) -> Iterator[Pair]:
     """The pairs up to the end of the shorter side."""
-    for src, tgt in all_lines(files, languages):
+    for lines in all_lines(files, languages):
+        src, tgt = lines
         if src is None or tgt is None:
             return
-        yield Pair(src, tgt)
+        yield lines if isinstance(lines, Pair) else Pair(src, tgt)
 
 
 def fingerprint(*texts: str) -> int:

@@ -173,10 +173,10 @@ def test_a_tsv_is_read_and_packed_files_are_written(folder: Path) -> None:
 def test_lines_of_a_tsv_that_are_no_pair_are_rejected_as_they_stand(folder: Path) -> None:
     good = [f"{s}\t{t}".encode() for s, t in HEALTHY]
     Path("in.tsv").write_bytes(b"\n".join([*good, b"no tab", b"", b"a\xff\tb", b"c\td\te", b""]))
-    assert main(["clean", "in.tsv", *OUTPUTS, "--rules", "undecodable", "empty"]) == 0
+    assert main(["clean", "in.tsv", *OUTPUTS, "--rules", "undecodable", "malformed"]) == 0
     assert kept() == [*as_bytes(HEALTHY), (b"c", b"d")]
-    no_text = [("empty", 301, (b"no tab", b"")), ("empty", 302, (b"", b""))]
-    assert rejected() == [*no_text, ("undecodable", 303, (b"a\xff", b"b"))]
+    no_pair = [("malformed", 301, (b"no tab", b"")), ("malformed", 302, (b"", b""))]
+    assert rejected() == [*no_pair, ("undecodable", 303, (b"a\xff", b"b"))]
     assert main(["inspect", "--train", "in.tsv"]) == 1  # bytes that are not UTF-8 spoil it
 
 
@@ -184,10 +184,10 @@ def test_lines_that_are_no_json_are_rejected_as_they_stand(folder: Path) -> None
     good = [json.dumps({"src": s, "tgt": t}).encode() for s, t in HEALTHY]
     bad = [b'{"src": "a', b"", b"[1]", b'{"src": "\xff", "tgt": "b"}']
     Path("in.jsonl").write_bytes(b"\n".join([*good, *bad, b""]))
-    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "undecodable", "empty"]) == 0
+    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "undecodable", "malformed"]) == 0
     assert kept() == as_bytes(HEALTHY)
-    no_text = [("empty", 301 + n, (line, b"")) for n, line in enumerate(bad[:3])]
-    assert rejected() == [*no_text, ("undecodable", 304, (b"\xff", b"b"))]
+    no_pair = [("malformed", 301 + n, (line, b"")) for n, line in enumerate(bad[:3])]
+    assert rejected() == [*no_pair, ("undecodable", 304, (b"\xff", b"b"))]
 
 
 def test_json_lines_without_both_fields_are_rejected_as_they_stand(folder: Path) -> None:
@@ -195,10 +195,10 @@ def test_json_lines_without_both_fields_are_rejected_as_they_stand(folder: Path)
     bad = [b'{"src": "a"}', b'{"src": null, "tgt": "b"}', b'{"src": "a", "tgt": 7}']
     bad.append(rb'{"src": "a", "tgt": "\ud800"}')
     Path("in.jsonl").write_bytes(b"\n".join([bad[0], *good, *bad[1:], b""]))
-    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "empty"]) == 0
+    assert main(["clean", "in.jsonl", *OUTPUTS, "--rules", "malformed"]) == 0
     assert kept() == as_bytes(HEALTHY)
     assert rejected() == [
-        ("empty", n, (line, b"")) for n, line in zip((1, 302, 303, 304), bad, strict=True)
+        ("malformed", n, (line, b"")) for n, line in zip((1, 302, 303, 304), bad, strict=True)
     ]
 
 

@@ -5,6 +5,7 @@ from toy_corpora import CORPORA, han, latin
 
 from seq2seq.data.corpus import Pair
 from seq2seq.data.defects import RULES, defects
+from seq2seq.data.formats import NoPair
 from seq2seq.data.normal import Limits, Normal, learn_normal
 
 NORMAL = learn_normal([Pair(*pair) for pair in latin(400)], ("en", "de"))
@@ -12,8 +13,8 @@ LINES = latin(400)
 SRC, TGT = LINES[7]
 
 
-def of(src: str, tgt: str, normal: Normal = NORMAL) -> list[str]:
-    return defects(Pair(src, tgt), normal)
+def of(src: str, tgt: str | None, normal: Normal = NORMAL) -> list[str]:
+    return defects(NoPair(src, "") if tgt is None else Pair(src, tgt), normal)
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
@@ -29,6 +30,8 @@ def test_healthy_pairs_have_no_defect_even_those_that_taught_nothing(corpus: str
     [
         ("undecodable", f"{SRC}\udcff", TGT),
         ("undecodable", "", f"{TGT}\udc80"),
+        ("malformed", SRC, None),
+        ("undecodable", f"{SRC}\udcff", None),
         ("empty", SRC, ""),
         ("empty", " \t\u3000", TGT),
         ("controls", SRC.replace(" ", "\u2028", 1), TGT),
@@ -52,7 +55,9 @@ def test_healthy_pairs_have_no_defect_even_those_that_taught_nothing(corpus: str
         ("markup", SRC, f"{TGT} &amp; &#39;"),
     ],
 )
-def test_a_rule_sees_its_defect_and_no_other_rule_does(name: str, src: str, tgt: str) -> None:
+def test_a_rule_sees_its_defect_and_no_other_rule_does(
+    name: str, src: str, tgt: str | None
+) -> None:
     assert of(src, tgt) == [name]
 
 

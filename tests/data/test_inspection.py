@@ -1,5 +1,6 @@
 """Each planted defect is found, with its count and its lines, and nothing is found besides."""
 
+import json
 import random
 from pathlib import Path
 
@@ -7,9 +8,10 @@ import pytest
 from toy_corpora import CORPORA, Pairs, latin, write
 
 from seq2seq.config import SubwordConfig
-from seq2seq.data.corpus import CorpusFiles
+from seq2seq.data.corpus import CorpusFiles, read_pairs
 from seq2seq.data.findings import CorpusReport, Finding
 from seq2seq.data.inspection import Plan, inspect
+from seq2seq.errors import CorpusError
 from seq2seq.text.subwords import Subwords, train_subwords
 
 SIZE = 600
@@ -215,6 +217,25 @@ def test_an_empty_side_spoils_a_test_set_and_not_train(tmp_path: Path) -> None:
     )
     assert [f.severity for f in train.findings if f.name == "empty"] == ["warns"]
     assert [f.severity for f in test.findings if f.name == "empty"] == ["spoils"]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("a.tsv", "no tab"), ("a.jsonl", '{"src": "a"}'), ("a.jsonl", "no JSON"), ("a.jsonl", "")],
+)
+def test_a_line_with_which_training_would_end_spoils_any_corpus(
+    tmp_path: Path, name: str, line: str
+) -> None:
+    tsv = name.endswith("tsv")
+    lines = [f"{s}\t{t}" if tsv else json.dumps({"src": s, "tgt": t}) for s, t in HEALTHY]
+    (tmp_path / name).write_text("".join(f"{each}\n" for each in [*lines, line]))
+    files = CorpusFiles(path=str(tmp_path / name))
+    with pytest.raises(CorpusError, match=f"line {len(lines) + 1}"):
+        list(read_pairs(files))
+    for report in inspect(Plan(train=files, evaluation=[("test", files)])):
+        (found,) = (each for each in report.findings if each.name == "malformed")
+        assert (found.severity, found.examples[0].line) == ("spoils", len(lines) + 1)
+        assert "empty" not in {each.name for each in report.findings}
 
 
 @pytest.mark.parametrize("train", [[], [("", ""), (" ", "a")]], ids=["no line", "no pair"])
