@@ -200,8 +200,8 @@ def _making(provenance: Provenance) -> Iterator[str]:
         lines.append(f"- Weights: {weights['kind']}{steps}.")
         lines += [f"  - `{path}`" for path in weights.get("files", [])]
     if training := provenance.get("training"):
-        time = f", {duration(training['seconds'])}" if "seconds" in training else ""
-        lines.append(f"- Training: {training['steps']:,} steps{time}.")
+        time = duration(training["seconds"])
+        lines.append(f"- Training: {training['steps']:,} steps, {time}.")
         lines += [f"- Hardware: {_hardware(each)}." for each in training["hardware"]]
         for name, values in training.get("changed", {}).items():
             lines.append(f"- Before it was stopped and went on, `{name}` was {values}.")

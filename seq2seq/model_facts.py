@@ -25,7 +25,7 @@ from seq2seq.provenance import (
 
 
 def load_provenance(path: str | Path) -> Provenance:
-    """What is known of the model at `path`: nothing, where an older version wrote it."""
+    """What is known of the model at `path`: nothing, where its folder does not say."""
     return read_provenance(find_model(path) / PROVENANCE)
 
 

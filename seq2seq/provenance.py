@@ -81,7 +81,7 @@ class Training(TypedDict):
     """The work behind the weights."""
 
     steps: int
-    seconds: NotRequired[float]
+    seconds: float
     """Of the fit, validations included, over all sessions; without what a kill undid."""
     hardware: list[Hardware]
     """All that sessions of it ran on."""

@@ -1,7 +1,7 @@
 """Print the card of a model: what it is, what it was made from, how, and what it scores.
 
-The card is the README.md of the model folder. A folder of an older version has none; then what its
-configuration tells is printed.
+The card is the README.md of the model folder; where there is none, what the configuration tells is
+printed.
 """
 
 import argparse

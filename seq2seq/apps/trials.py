@@ -82,7 +82,7 @@ def all_scored(run: Path) -> bool:
     try:
         settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
         names = set(map(str, settings["data"]["test"]))
-        wrote = json.loads(done(run, "test").read_text() or "{}")  # older versions told nothing
+        wrote = json.loads(done(run, "test").read_text())
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         return False  # which the test tells
     there = digests(run)

@@ -87,8 +87,8 @@ class ResumableLoader(DataLoader[Parcel]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on where the state says, or at the same share of an epoch of another size."""
-        end = state.get("end", self.sampler.end)  # older ones have none
-        self.epoch, self.seen = state["epoch"], self.sampler.place(state["batches"], end)
+        place = self.sampler.place(state["batches"], state["end"])
+        self.epoch, self.seen = state["epoch"], place
         self._begun, self._iterator = False, None
 
 

@@ -122,7 +122,7 @@ class BestModelFolder(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         bleu = state_dict["best"]
-        self.best = None if bleu is None else Quality(bleu, state_dict.get("perplexity", math.inf))
+        self.best = None if bleu is None else Quality(bleu, state_dict["perplexity"])
 
     def _save(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
@@ -247,11 +247,6 @@ class Branch(Callback):
                     f"{trainer.max_steps}: trainer.max_steps and max_epochs count what the other "
                     f"run has done, too; raise them."
                 )
-        elif any(callback.state_key not in states for callback in self.own):
-            raise ConfigError(
-                f"ckpt_path={path} is from an older version, which kept its best checkpoints "
-                f"differently; start another --run from it."
-            )
 
 
 def _timers(trainer: pl.Trainer) -> list[Timer]:

@@ -24,6 +24,8 @@ FOLDER = "checkpoints"
 LAST, BEST = "step={step}", "best-step={step}-bleu={val_bleu:.4f}"
 """Names that ModelCheckpoint fills in."""
 UNFINISHED = ".{}.unfinished"
+FORMAT = 1
+"""Of checkpoints, with what each callback keeps in them."""
 
 
 @contextmanager
@@ -226,6 +228,12 @@ def _read(path: Path) -> dict[str, Any]:
     check_utf8(path, "PyTorch", ConfigError)
     if not is_complete(path):
         raise ConfigError(f"{path} is damaged or no checkpoint; use another.")
+    return content_of(path)
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """What a complete checkpoint holds, its tensors still on disk; ConfigError if it is not one of
+    ours."""
     try:
         content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except (RuntimeError, pickle.UnpicklingError) as error:
@@ -234,7 +242,17 @@ def _read(path: Path) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict) or "model_config" not in content:
         raise ConfigError(f"{path} is not a checkpoint of seq2seq; use another.")
+    check_format(content, path)
     return content
+
+
+def check_format(content: Mapping[str, Any], path: str | Path) -> None:
+    """ConfigError for a checkpoint that another version of seq2seq wrote."""
+    if (found := content.get("format_version")) != FORMAT:
+        raise ConfigError(
+            f"{path} has format_version={found}; this seq2seq reads {FORMAT}. Use the version that "
+            f"wrote it, or begin another --run from the model of its run with --init_from."
+        )
 
 
 def _fitting(content: dict[str, Any], path: Path, model: SavedModel) -> dict[str, Any]:
@@ -252,8 +270,8 @@ def _fitting(content: dict[str, Any], path: Path, model: SavedModel) -> dict[str
 
 
 def same_subwords(model: SavedModel, checkpoint: Mapping[str, Any]) -> bool:
-    """Whether both have the same subwords, as far as the checkpoint says."""
-    found: bool = checkpoint.get("subwords", model.fingerprints) == model.fingerprints
+    """Whether both have the same subwords."""
+    found: bool = checkpoint["subwords"] == model.fingerprints
     return found
 
 

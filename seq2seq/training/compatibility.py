@@ -11,7 +11,7 @@ from seq2seq.config import ModelConfig, SearchConfig, cannot_share
 from seq2seq.errors import ConfigError, SentenceError
 from seq2seq.model_folder import SavedModel
 from seq2seq.nn.transformer import Transformer
-from seq2seq.training.checkpoints import differing_setting, same_subwords
+from seq2seq.training.checkpoints import FORMAT, check_format, differing_setting, same_subwords
 from seq2seq.training.datamodule import CorpusDataModule
 
 
@@ -45,8 +45,12 @@ def check_architecture(asked: ModelConfig, stored: ModelConfig, origin: str) -> 
 
 
 def identity(model: SavedModel) -> dict[str, Any]:
-    """What a checkpoint says of its model, for `check_checkpoint`."""
-    return {"model_config": asdict(model.network.config), "subwords": model.fingerprints}
+    """What a checkpoint says of itself and of its model, for `check_checkpoint`."""
+    return {
+        "format_version": FORMAT,
+        "model_config": asdict(model.network.config),
+        "subwords": model.fingerprints,
+    }
 
 
 def validates_all(trainer: pl.Trainer) -> bool:
@@ -74,7 +78,7 @@ def yardstick(trainer: pl.Trainer, data: CorpusDataModule, search: SearchConfig)
 
 def check_yardstick(now: Mapping[str, Any], checkpoint: Mapping[str, Any], path: str) -> None:
     """Validation BLEU before and after the checkpoint can be compared."""
-    then = checkpoint.get("yardstick", {})  # older ones have none
+    then = checkpoint["yardstick"]
     for setting, value in now.items():
         if then.get(setting, value) != value:
             raise ConfigError(
@@ -84,8 +88,9 @@ def check_yardstick(now: Mapping[str, Any], checkpoint: Mapping[str, Any], path:
             )
 
 
-def check_checkpoint(model: SavedModel, checkpoint: Mapping[str, Any]) -> None:
+def check_checkpoint(model: SavedModel, checkpoint: Mapping[str, Any], path: str) -> None:
     """The checkpoint is one of this model."""
+    check_format(checkpoint, path)
     if not same_subwords(model, checkpoint):
         raise ConfigError(
             "the subwords differ from the checkpoint's: data.train, data.subwords or the version "

@@ -212,5 +212,4 @@ class Health(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.told, self.validations = state_dict["told"], state_dict["validations"]
-        self._skipped = state_dict.get("skipped", 0)  # older checkpoints have none
-        self._usual = list(state_dict.get("usual", []))
+        self._skipped, self._usual = state_dict["skipped"], list(state_dict["usual"])

@@ -289,7 +289,7 @@ class TranslationModule(pl.LightningModule):
         checkpoint.update(identity(self.saved_model()), yardstick=measure)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        check_checkpoint(self.saved_model(), checkpoint)
+        check_checkpoint(self.saved_model(), checkpoint, str(self.trainer.ckpt_path))
         if self.trainer.state.fn == "fit":
             prefer_settings(self.recipe, checkpoint, end_of(self.trainer, checkpoint))
 

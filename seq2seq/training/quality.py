@@ -12,8 +12,7 @@ class Quality(NamedTuple):
     """What a validation measures."""
 
     bleu: float
-    perplexity: float = math.inf
-    """Infinity where an older version did not keep it."""
+    perplexity: float
 
     @property
     def rank(self) -> float:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
 
@@ -23,7 +22,7 @@ from seq2seq.provenance import (
     with_corpora,
 )
 from seq2seq.software import software
-from seq2seq.training.checkpoints import FOLDER, is_in
+from seq2seq.training.checkpoints import FOLDER, content_of, is_in
 from seq2seq.training.compatibility import validates_all
 from seq2seq.training.hardware import hardware
 from seq2seq.training.module import TranslationModule
@@ -44,16 +43,12 @@ class Record(Callback):
         """The checkpoint of another run at which this one began."""
         self._parent: Parent | None = None
         """The model that the run began with, as it was then."""
-        self._knows_parent = False
-        """Whether a checkpoint has told that."""
         self._started = time.monotonic()
         self._facts = Provenance()
 
     def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         assert isinstance(module, TranslationModule)
         self._started = time.monotonic()
-        if trainer.ckpt_path and not self._sessions["hardware"]:
-            del self._sessions["seconds"]  # an older version kept no record
         if trainer.ckpt_path and not is_in(
             Path(trainer.default_root_dir) / FOLDER, trainer.ckpt_path
         ):
@@ -61,17 +56,17 @@ class Record(Callback):
         current = hardware(trainer, module.recipe)
         if current not in self._sessions["hardware"]:
             self._sessions["hardware"].append(current)
-        self._gather(module)
+        self._gather(module, goes_on=trainer.ckpt_path is not None)
 
     @rank_zero_only
-    def _gather(self, module: TranslationModule) -> None:
+    def _gather(self, module: TranslationModule, goes_on: bool) -> None:
         start = [] if self._began_at is None else ["--ckpt_path", self._began_at]
         facts = with_command(Provenance(), "fit", "--config", "config.yaml", *start)
         facts["config"] = self.config
         if self.config.get("license"):
             facts["license"] = self.config["license"]
         origin = self.config.get("init_from")
-        if origin is not None and not self._knows_parent:
+        if origin is not None and not goes_on:
             self._parent = as_parent(origin)
         if self._parent is not None:
             facts["parent"] = self._parent
@@ -87,10 +82,8 @@ class Record(Callback):
 
     def training(self, steps: int) -> Training:
         """The training of all sessions until now."""
-        found: Training = {**self._sessions, "steps": steps}
-        if "seconds" in found:
-            found["seconds"] = round(found["seconds"] + time.monotonic() - self._started, 1)
-        return found
+        seconds = self._sessions["seconds"] + time.monotonic() - self._started
+        return {**self._sessions, "steps": steps, "seconds": round(seconds, 1)}
 
     def provenance(
         self,
@@ -132,17 +125,13 @@ class Record(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._sessions, self._before = state_dict["training"], state_dict["config"]
-        self._began_at = state_dict.get("began_at")  # older versions kept neither
-        self._parent, self._knows_parent = state_dict.get("parent"), "parent" in state_dict
+        self._began_at, self._parent = state_dict["began_at"], state_dict["parent"]
 
 
-def training_until(checkpoint: Path) -> Training | None:
-    """What a checkpoint says of the training so far; None where an older version wrote it."""
-    content = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
-    state = content.get("callbacks", {}).get(Record.__name__)
-    if state is None:
-        return None
-    training: Training = state["training"]
+def training_until(checkpoint: Path) -> Training:
+    """What a checkpoint says of the training so far."""
+    content = content_of(checkpoint)
+    training: Training = content["callbacks"][Record.__name__]["training"]
     return {**training, "steps": content["global_step"]}
 
 

@@ -218,7 +218,7 @@ def test_epochs_of_a_limited_number_of_batches_are_different_ones(loaders: Loade
 def test_the_length_is_that_of_a_whole_epoch_also_in_the_middle(loaders: Loaders) -> None:
     loader = loaders.new()
     first = epochs(loader, 1)
-    loader.load_state_dict({"epoch": 0, "batches": 2})
+    loader.load_state_dict({"epoch": 0, "batches": 2, "end": len(first)})
     assert len(loader) == len(first)
     assert epochs(loader, 1) == first[2:]
     assert len(loader) == len(list(loader)) == len(first)

@@ -144,21 +144,27 @@ def test_what_was_written_for_a_stop_is_removed_when_the_run_goes_on(
     assert ".step=9.ckpt.unfinished" not in checkpoints("run")
 
 
-def test_a_checkpoint_that_does_not_say_what_is_kept_is_none_to_go_on_from(
+def test_a_checkpoint_of_another_version_is_one_line_for_every_command(
     corpus: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("fit", *settings(**KEPT)) == 0
     path = Path("run/checkpoints/step=8.ckpt")
     content = torch.load(path, weights_only=True)
-    (kept,) = (name for name in content["callbacks"] if "'monitor': 'step'" in name)
-    del content["callbacks"][kept]
-    torch.save(content, path)
-    before = checkpoints("run")
-    capsys.readouterr()
-    more = settings(trainer__max_steps=12, **KEPT)
-    assert run("fit", *more, "--ckpt_path", "last") == 2
-    assert "step=8.ckpt is from an older version" in capsys.readouterr().err
-    assert checkpoints("run") == before
+    torch.save({**content, "format_version": 7}, path)
+    before, more = checkpoints("run"), settings(trainer__max_steps=12, **KEPT)
+    for command in (
+        ["fit", *more, "--ckpt_path", "last"],
+        ["fit", *more, "--ckpt_path", "last", "--trainer.precision", "32-true"],
+        ["fit", *more, "--run", "other", "--ckpt_path", str(path)],
+        ["test", "--run", "run", "--ckpt_path", "last"],
+        ["average", "run", "--last", "1"],
+    ):
+        capsys.readouterr()
+        assert run(*command) == 2
+        *_, line = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ")
+        assert f"{path} has format_version=7; this seq2seq reads 1. " in line
+        assert checkpoints("run") == before
 
 
 @pytest.mark.parametrize(

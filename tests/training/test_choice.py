@@ -66,7 +66,7 @@ def plant(path: Path, chosen: Weights, **states: Any) -> None:
     """Other weights in a checkpoint, and other values in the states of its callbacks; what it was
     validated on is not known any more."""
     content = torch.load(path, weights_only=True)
-    content.pop("yardstick", None)
+    content["yardstick"] = {}
     tied = chosen["src_embedding.weight"]
     for name in content["state_dict"]:
         content["state_dict"][name] = chosen.get(name.removeprefix("network."), tied)
@@ -125,7 +125,7 @@ def test_where_no_validation_has_chosen_a_model_that_of_the_last_step_is_written
     tmp_path: Path, error: BaseException | None, bleu: float | None, step: int, written: bool
 ) -> None:
     stored, module = Watched(tmp_path), cast(Any, None)
-    stored.best = best = None if bleu is None else Quality(bleu)
+    stored.best = best = None if bleu is None else Quality(bleu, 9.0)
     trainer: Any = SimpleNamespace(global_step=step)
     if error is None:
         stored.on_fit_end(trainer, module)

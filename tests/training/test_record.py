@@ -202,23 +202,6 @@ def test_a_corpus_that_has_changed_between_two_sessions_is_told_and_on_the_card(
     assert changed == {"trainer.max_steps": [4], "sha256.train.src": [before]}
 
 
-def test_a_checkpoint_of_an_older_version_leaves_the_time_unknown(corpus: Path, run: Run) -> None:
-    assert run("fit", *settings(trainer__max_steps=4)) == 0
-    path = Path("run/checkpoints/step=4.ckpt")
-    content = torch.load(path, weights_only=True)
-    del content["callbacks"]["Record"]
-    torch.save(content, path)
-    assert main(["average", "run", "--last", "1", "--output", "old"]) == 0
-    average = load_provenance("old")
-    assert "training" not in average
-    assert average["weights"]["kind"] == "mean of 1 checkpoint"
-    assert run("fit", *settings(), "--ckpt_path", "last") == 0
-    training = load_provenance("run")["training"]
-    assert training["steps"] == 8
-    assert "seconds" not in training
-    assert "- Training: 8 steps.\n" in Path("run/model/README.md").read_text()
-
-
 def test_the_configuration_of_a_run_names_no_checkpoint_so_that_the_model_is_tested(
     corpus: Path, run: Run
 ) -> None:
