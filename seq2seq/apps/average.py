@@ -102,8 +102,8 @@ def _provenance(run: Path, checkpoints: Sequence[Path], output: Path) -> Provena
         "files": [str(path) for path in checkpoints],
     }
     known.pop("training", None)
-    if own:
-        known["training"] = training_until(max(checkpoints, key=step_of))
+    if own and (training := training_until(max(checkpoints, key=step_of))):
+        known["training"] = training
     known.setdefault("software", software())
     words = "average", run, "--checkpoints", *checkpoints, "--output", output
     return with_command(known, *words)

@@ -294,8 +294,8 @@ class TranslationCLI(LightningCLI):
             if settings.precision not in (None, "32-true"):
                 rank_zero_info(f"in fp32: trainer.precision={settings.precision} is for training")
         elif settings.precision is None:
-            start = made.ckpt_path
-            earlier = training_until(Path(start))["hardware"] if start else []
+            before = training_until(Path(made.ckpt_path)) if made.ckpt_path else None
+            earlier = before["hardware"] if before else []
             width = made.model.d_model
             services["precision"] = precision_for(settings.accelerator, width, earlier)
         return services

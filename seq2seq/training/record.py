@@ -128,9 +128,11 @@ class Record(Callback):
         self._began_at, self._parent = state_dict["began_at"], state_dict["parent"]
 
 
-def training_until(checkpoint: Path) -> Training:
-    """What a checkpoint says of the training so far."""
+def training_until(checkpoint: Path) -> Training | None:
+    """What a checkpoint says of the training so far; None where it has weights alone."""
     content = content_of(checkpoint)
+    if "callbacks" not in content:
+        return None
     training: Training = content["callbacks"][Record.__name__]["training"]
     return {**training, "steps": content["global_step"]}
 

@@ -202,6 +202,17 @@ def test_a_corpus_that_has_changed_between_two_sessions_is_told_and_on_the_card(
     assert changed == {"trainer.max_steps": [4], "sha256.train.src": [before]}
 
 
+def test_a_mean_of_weights_alone_says_nothing_of_their_training(trained: None) -> None:
+    path = Path("run/checkpoints/step=4.ckpt")
+    content = torch.load(path, weights_only=True)
+    del content["callbacks"], content["optimizer_states"]  # as Lightning's `save_weights_only`
+    torch.save(content, path)
+    assert main(["average", "run", "--last", "1", "--output", "mean"]) == 0
+    facts = load_provenance("mean")
+    assert "training" not in facts
+    assert facts["weights"]["kind"] == "mean of 1 checkpoint"
+
+
 def test_the_configuration_of_a_run_names_no_checkpoint_so_that_the_model_is_tested(
     corpus: Path, run: Run
 ) -> None:
