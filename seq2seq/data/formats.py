@@ -36,7 +36,8 @@ class Pair(NamedTuple):
 
 
 class NoPair(Pair):
-    """A line or row that holds none, as the source: where errors are strict, it is one."""
+    """A line or row that holds none, as a source without translation; an error where errors are
+    strict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,8 @@ def pairs_in_rows(
     rows: Iterable[tuple[str, str | Fields]], sides: Sides, errors: Errors
 ) -> Iterator[Pair]:
     """rows: for each its place, with which its errors begin, and a record or the line of JSON that
-    holds one. If errors are not strict, it is one nevertheless where no row has the two fields."""
+    holds one. If errors are not strict, a row without the two fields is a NoPair; if no row has
+    them, that is an error."""
     first: CorpusError | None = None
     found = False
     for where, row in rows:
